@@ -1,0 +1,1 @@
+"""Measurements of speed and memory; run one as `python -m benchmarks.heads` from the root."""

@@ -1,0 +1,79 @@
+"""Data as batches by index: one gather per batch, not one call per example."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ebreg import checks
+
+
+class Data(Protocol):
+    """What the training loop reads: a map-style data set that gives whole batches."""
+
+    def __len__(self) -> int:
+        """Number of examples."""
+
+    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Inputs and targets (B, D) of a batch."""
+
+
+class TensorData:
+    """Inputs and targets held in memory.
+
+    Args:
+        x: Shape (n, ...).
+        y: Shape (n, D).
+        name: What the data is called in messages.
+    """
+
+    def __init__(self, x: Tensor, y: Tensor, name: str = "data"):
+        x, y = torch.as_tensor(x), torch.as_tensor(y)
+        if y.dim() != 2:
+            raise ValueError(f"y of {name} must have shape (n, D), D = 1 included; got {tuple(y.shape)}")
+        checks.at_least(f"the number of rows of {name}", len(y), 1)
+        if len(x) != len(y):
+            raise ValueError(f"x and y of {name} must have as many rows as each other, got {len(x)} and {len(y)}")
+        checks.finite(f"x of {name}", x)
+        checks.finite(f"y of {name}", y)
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
+        index = torch.as_tensor(index)
+        return self.x[index], self.y[index]
+
+
+class ExampleData:
+    """Any map-style data set of (x, y) pairs, one example at a time."""
+
+    def __init__(self, examples: Any):
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
+        pairs = [self._examples[int(i)] for i in index]
+        x = torch.stack([torch.as_tensor(x) for x, _ in pairs])
+        return x, torch.stack([torch.as_tensor(y).reshape(-1) for _, y in pairs])
+
+
+def as_data(data: Any, name: str = "data") -> Data:
+    """Accept a pair of tensors, a data set with ``__getitems__``, or any map-style data set."""
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return TensorData(*data, name=name)
+    if hasattr(data, "__getitems__") and hasattr(data, "__len__"):
+        return data
+    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+        return ExampleData(data)
+    raise TypeError(f"{name} must be a pair (x, y) or a map-style data set, got {type(data).__name__}")
+
+
+def in_chunks(data: Data, index: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The examples of ``index`` in pieces of at most ``size``."""
+    for chunk in index.split(size):
+        yield data.__getitems__(chunk.tolist())

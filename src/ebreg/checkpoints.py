@@ -1,0 +1,83 @@
+"""Checkpoints: one safetensors file with a JSON header, written atomically, read without executing anything."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FORMAT = 1
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that cannot be used; the message says why and what to do."""
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    """Write a checkpoint; after a crash at any moment the old file or the new one is there, whole."""
+    from safetensors.torch import save
+
+    # safetensors refuses tensors that share memory, as tied weights do.
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write` wrote.
+
+    Raises:
+        CheckpointError: If the file is truncated, not a checkpoint, or of a newer format.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {}).get("ebreg", "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path} is truncated or not a checkpoint ({error}); delete it to start anew, or give another path"
+        ) from error
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path} holds tensors but is not an ebreg checkpoint; give another path")
+    if facts.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} has checkpoint format {facts.get('format')}, this version reads format {FORMAT}; "
+            "upgrade ebreg, or delete the file to start anew"
+        )
+    return tensors, facts
+
+
+def load_into(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy tensors into a module whose names and shapes must be the same.
+
+    Raises:
+        CheckpointError: Naming the first difference.
+    """
+    own = module.state_dict()
+    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if missing or extra:
+        what = f"lacks {missing[0]!r}" if missing else f"has {extra[0]!r}, which this one lacks"
+        raise CheckpointError(f"{path} is of another model: it {what}; give another path")
+    for name, tensor in own.items():
+        if tensors[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path} is of another model: {name!r} has shape {tuple(tensors[name].shape)} there and "
+                f"{tuple(tensor.shape)} here; give another path"
+            )
+    module.load_state_dict(dict(tensors))

@@ -1,0 +1,55 @@
+"""Checks of arguments: each error names the argument, what it got and what it takes."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+
+def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
+    """Require a shape; a string in ``expected`` stands for any size and is shown in the message."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    fits = len(expected) == tensor.dim() and all(
+        isinstance(want, str) or want == got for want, got in zip(expected, tensor.shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
+        raise ValueError(f"{name} must have shape ({wanted}), got {tuple(tensor.shape)}")
+
+
+def finite(name: str, tensor: Tensor) -> None:
+    """Require that no value is NaN or infinite."""
+    bad = ~torch.isfinite(tensor)
+    if bad.any():
+        where = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} must be finite, got {tensor[where].item()} at index {where} "
+            f"({int(bad.sum())} such values in all); remove or impute those rows"
+        )
+
+
+def at_least(name: str, value: int, minimum: int) -> int:
+    """Require a whole number of at least ``minimum``."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    return int(value)
+
+
+def positive(name: str, value: float) -> float:
+    """Require a finite number above zero."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    return float(value)
+
+
+def one_of(name: str, value: object, options: Iterable[object]) -> None:
+    """Require a member of a list of names."""
+    options = list(options)
+    if value not in options:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")

@@ -1,0 +1,295 @@
+"""The six training methods: which loss moves which parameters.
+
+| method        | f learns by             | q learns by             | draws come from  |
+|---------------|-------------------------|-------------------------|------------------|
+| `fixed-mle`   | Eq. (2)                 | Eq. (5), beside f       | noise around y   |
+| `fixed-nce`   | Eq. (6)                 | Eq. (5), beside f       | noise around y   |
+| `joint-mle`   | Eq. (2)                 | the same Eq. (2)        | q                |
+| `joint-nce`   | Eq. (6)                 | Eq. (5)                 | q                |
+| `mdn-nll`     | (there is none)         | its log-likelihood      | (there are none) |
+| `mdn-teacher` | Eq. (6), the teacher    | Eq. (8), the student    | q                |
+
+What is detached is written in the ``forward`` of each method and nowhere else; draws are never differentiated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from ebreg import checks, uniforms
+from ebreg.distributions import TargetNoise
+from ebreg.energy import EnergyHead
+from ebreg.models import EnergyModel, MixtureModel, Model
+from ebreg.objectives import log_partition, mdn, mle, nce, nll
+from ebreg.proposals import draw
+
+Losses = dict[str, Tensor]
+
+
+class Method(nn.Module):
+    """A training method: a module whose call gives named losses, one value per example each.
+
+    The training loop adds their means and knows nothing else of f and q. ``model`` is what is kept and used
+    after training.
+    """
+
+    name: ClassVar[str]
+    model: Model
+
+    def __init__(self, model: Model):
+        super().__init__()
+        self.model = model
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """All randomness of a step for B examples, shape (n, B, D): row b belongs to example b alone."""
+        raise NotImplementedError  # abstract
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """Losses for a batch in the user's units and the points of the same rows; each has shape (B,)."""
+        raise NotImplementedError  # abstract
+
+    def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
+        """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
+        return -self.model.predictive(x).log_prob(y.to(self.model.y_units.scale))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws of q for a batch.
+
+    Attributes:
+        y: Shape (M, B, D).
+        taken: The draw whose stratum the target took, shape (B,); None where draws are independent.
+    """
+
+    y: Tensor
+    taken: Tensor | None = None
+
+    def as_noise(self, f: Tensor) -> Tensor:
+        """Energies (M, B) of the draws that NCE may use: the target takes part in place of one of them."""
+        return f if self.taken is None else f.scatter(0, self.taken[None], -torch.inf)
+
+
+class Independent:
+    """M independent draws, as in the paper."""
+
+    def __init__(self, n_draws: int):
+        self.n_draws = checks.at_least("n_draws", n_draws, 1)
+
+    def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
+        """Shape (M, B, D)."""
+        return uniforms.independent(self.n_draws, B, D, generator)
+
+    def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
+        """Draw from q for targets y, shape (B, D)."""
+        return Draws(draw(q, u))
+
+
+class Stratified:
+    """One draw from each of M + 1 equal parts of the mixture: less variance, so fewer draws do.
+
+    Log Z uses all of them. NCE must not know the target by its place, so the target takes the stratum it
+    would have been drawn from and stands in for that draw; then target and noise are exchangeable.
+    """
+
+    def __init__(self, n_draws: int):
+        self.n_draws = checks.at_least("n_draws", n_draws, 1)
+
+    def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
+        """Shape (M + 2, B, D): the strata, and one more point that helps to place the target."""
+        strata = uniforms.stratified(self.n_draws + 1, B, D, generator)
+        return torch.cat([strata, uniforms.independent(1, B, D, generator)])
+
+    def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
+        """Draw from q for targets y, shape (B, D)."""
+        strata, place = u[:-1], u[-1, :, 0]
+        draws = draw(q, strata)
+        if not hasattr(q, "place"):  # a Distribution that cannot be stratified gave independent draws
+            return Draws(draws)
+        taken = (q.place(y, place.to(y)) * len(strata)).long().clamp(max=len(strata) - 1)
+        return Draws(draws, taken)
+
+
+SAMPLERS = {"independent": Independent, "stratified": Stratified}
+
+
+def _sampler(draws: str, n_draws: int) -> Independent | Stratified:
+    checks.one_of("draws", draws, SAMPLERS)
+    return SAMPLERS[draws](n_draws)
+
+
+def _with_target(y: Tensor, draws: Tensor) -> Tensor:
+    # The target rides along as draw 0: one pass through the networks instead of two.
+    return torch.cat([y[None], draws])
+
+
+class JointNCE(Method):
+    """f by NCE (Eq. 6) with q as the noise, q by its divergence to f (Eq. 5): the paper's method."""
+
+    name = "joint-nce"
+    model: EnergyModel
+
+    def __init__(self, model: EnergyModel, n_draws: int = 32, draws: str = "stratified"):
+        super().__init__(model)
+        self.sampler = _sampler(draws, n_draws)
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Method.points`."""
+        return self.sampler.points(B, self.model.n_targets, generator)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The losses ``nce`` and ``kl``."""
+        h, y = self.model.features(x), self.model.standardize(y)
+        q = self.model.q(h.detach())
+        draws = self.sampler(q, y, u)
+        values = _with_target(y, draws.y)
+        f, log_q = self.model.f(h, values), q.log_prob(values)
+        return self.losses(f[0], log_q[0], f[1:], log_q[1:], draws)
+
+    def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
+        """The energy does not move q, and q does not move the energy."""
+        return {
+            "nce": nce(f_y, log_q_y.detach(), draws.as_noise(f), log_q.detach()),
+            "kl": log_partition(f.detach(), log_q),
+        }
+
+
+class JointMLE(JointNCE):
+    """f and q by the importance-sampled likelihood (Eq. 2) alone."""
+
+    name = "joint-mle"
+
+    def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
+        """Nothing is detached: the same loss moves both (Section 3.2 of the paper)."""
+        return {"mle": mle(f_y, f, log_q)}
+
+
+class FixedNCE(Method):
+    """f by NCE (Eq. 6) with hand-set noise around the target: the baseline.
+
+    Beside it a proposal learns by Eq. (5), so that the model can answer at test time; f never sees it.
+
+    Args:
+        model: The model.
+        sigmas: Standard deviations of the noise, in the user's units.
+        n_draws: M.
+    """
+
+    name = "fixed-nce"
+    model: EnergyModel
+
+    def __init__(self, model: EnergyModel, sigmas: Sequence[float], n_draws: int = 1024):
+        super().__init__(model)
+        self.noise = TargetNoise(sigmas)
+        self.n_draws = checks.at_least("n_draws", n_draws, 1)
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Method.points`: M for the noise, M for the proposal."""
+        return uniforms.independent(2 * self.n_draws, B, self.model.n_targets, generator)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The energy's loss, and ``kl`` of the proposal beside it."""
+        h, y = self.model.features(x), self.model.standardize(y)
+        u_noise, u_q = u.chunk(2)
+        noise = self.noise.around(y, self.model.y_units.scale)
+        values = _with_target(y, noise.from_uniform(u_noise))
+        f, log_noise = self.model.f(h, values), noise.log_prob(values)
+        q = self.model.q(h.detach())
+        draws = draw(q, u_q)
+        with torch.no_grad():
+            f_q = self.model.f(h, draws)
+        return {
+            **self.losses(f[0], log_noise[0], f[1:], log_noise[1:]),
+            "kl": log_partition(f_q, q.log_prob(draws)),
+        }
+
+    def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Losses:
+        """The noise has no parameters: there is nothing to detach."""
+        return {"nce": nce(f_y, log_q_y, f, log_q)}
+
+
+class FixedMLE(FixedNCE):
+    """f by the likelihood (Eq. 2), importance-sampled with hand-set noise around the target: the baseline."""
+
+    name = "fixed-mle"
+
+    def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Losses:
+        """The noise has no parameters: there is nothing to detach."""
+        return {"mle": mle(f_y, f, log_q)}
+
+
+class MixtureNLL(Method):
+    """A mixture density network by its log-likelihood: the baseline."""
+
+    name = "mdn-nll"
+    model: MixtureModel
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """None are needed."""
+        return torch.empty(0, B, self.model.n_targets)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The loss ``nll``."""
+        return {"nll": nll(self.model.q(self.model.features(x)).log_prob(self.model.standardize(y)))}
+
+
+class MixtureTeacher(Method):
+    """A mixture density network by Eq. (8), with an energy-based teacher that learns by NCE (Eq. 6) beside it.
+
+    Args:
+        model: The student, which is kept.
+        energy: The teacher's head; thrown away after training.
+        backbone: The teacher's own features, as in the paper; None shares the student's, and both losses
+            reach them.
+        n_draws: M.
+        draws: A name in ``SAMPLERS``.
+    """
+
+    name = "mdn-teacher"
+    model: MixtureModel
+
+    def __init__(
+        self,
+        model: MixtureModel,
+        energy: EnergyHead,
+        backbone: nn.Module | None = None,
+        n_draws: int = 32,
+        draws: str = "stratified",
+    ):
+        super().__init__(model)
+        self.teacher = EnergyModel(
+            model.backbone if backbone is None else backbone,
+            energy,
+            proposal=model.head,
+            x_units=model.x_units,
+            y_units=model.y_units,
+        )
+        self.shared = backbone is None
+        self.sampler = _sampler(draws, n_draws)
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Method.points`."""
+        return self.sampler.points(B, self.model.n_targets, generator)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The losses ``mdn`` of the student and ``nce`` of the teacher."""
+        h_q = self.model.features(x)
+        h_f = h_q if self.shared else self.teacher.features(x)
+        y = self.model.standardize(y)
+        q = self.model.q(h_q)
+        draws = self.sampler(q, y, u)
+        values = _with_target(y, draws.y)
+        f, log_q = self.teacher.f(h_f, values), q.log_prob(values)
+        return {
+            "nce": nce(f[0], log_q[0].detach(), draws.as_noise(f[1:]), log_q[1:].detach()),
+            "mdn": mdn(log_q[0], f[1:].detach(), log_q[1:]),
+        }
+
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (FixedMLE, FixedNCE, JointMLE, JointNCE, MixtureNLL, MixtureTeacher)
+}

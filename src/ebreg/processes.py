@@ -1,0 +1,60 @@
+"""Several processes under ``torchrun``: who this process is, and which rows are its own."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among all; one of one where there is no ``torchrun``."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """A module whose gradients are averaged over the processes."""
+        if self.count == 1:
+            return module
+        device = next(module.parameters()).device
+        return DistributedDataParallel(module, device_ids=[device] if device.type == "cuda" else None)
+
+    def own(self, n: int) -> Tensor:
+        """Positions of this process's rows in a batch of n."""
+        return torch.arange(self.rank, n, self.count)
+
+    def total(self, *values: float) -> list[float]:
+        """Sums over the processes."""
+        if self.count == 1:
+            return list(values)
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        tensor = torch.tensor(values, dtype=torch.float64, device=device)
+        dist.all_reduce(tensor)
+        return tensor.tolist()
+
+
+@contextmanager
+def connect(device: torch.device) -> Iterator[Processes]:
+    """Join the processes that ``torchrun`` started; leaves a process group of the user's own as it is."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield Processes()
+        return
+    started_here = not dist.is_initialized()
+    if started_here:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Processes(dist.get_rank(), dist.get_world_size())
+    finally:
+        if started_here:
+            dist.destroy_process_group()

@@ -1,0 +1,92 @@
+"""Units: the core works in standard units, people in theirs; and where the energy ends."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ebreg import checks
+
+
+class Standardizer(nn.Module):
+    """Shift and scale of each column, in float64 whatever the precision of the networks.
+
+    Args:
+        shift: Shape (C,).
+        scale: Above 0, shape (C,).
+    """
+
+    shift: Tensor
+    scale: Tensor
+
+    def __init__(self, shift: Tensor, scale: Tensor):
+        super().__init__()
+        self.register_buffer("shift", shift.double())
+        self.register_buffer("scale", scale.double())
+
+    @classmethod
+    def identity(cls, n_columns: int) -> "Standardizer":
+        """Leaves units as they are."""
+        return cls(torch.zeros(n_columns), torch.ones(n_columns))
+
+    @classmethod
+    def of(cls, name: str, values: Tensor) -> "Standardizer":
+        """Mean and standard deviation of the columns of ``values``, shape (n, C); a constant column gets scale 1."""
+        checks.shape(name, values, ("n", "C"))
+        checks.at_least(f"the number of rows of {name}", len(values), 1)
+        checks.finite(name, values)
+        values = values.double()
+        # In units of the largest value no square overflows or vanishes.
+        unit = values.abs().amax(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+        mean = (values / unit).mean(dim=0)
+        spread = ((values / unit - mean) ** 2).mean(dim=0).sqrt()
+        # Rounding alone spreads a constant column by about its last digit.
+        scale = torch.where(spread > 1e-14, unit * spread, 1.0)
+        if not ((scale > 0) & torch.isfinite(unit * mean + scale)).all():
+            raise ValueError(f"{name} spans more than float64 can hold; divide it by a constant")
+        return cls(unit * mean, scale)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """To standard units, in float64."""
+        return (values.double() - self.shift) / self.scale
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Standardizer":
+        # Moves between devices like any module, but stays in float64 where a model is made single or half.
+        shift, scale = self.shift, self.scale
+        super()._apply(fn, recurse)
+        self.shift, self.scale = shift.to(self.shift.device), scale.to(self.scale.device)
+        return self
+
+
+class Tail(nn.Module):
+    r"""Gives the energy a defined end, so that exp(f) is integrable and nothing far away holds mass unseen.
+
+    Inside a box that holds the data f is the network's. Outside, it is f at the nearest point of the box
+    minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``.
+
+    Args:
+        low: Lower corner, shape (D,).
+        high: Upper corner, shape (D,).
+        width: Shape (D,).
+    """
+
+    low: Tensor
+    high: Tensor
+    width: Tensor
+
+    def __init__(self, low: Tensor, high: Tensor, width: Tensor):
+        super().__init__()
+        for name, value in (("low", low), ("high", high), ("width", width)):
+            self.register_buffer(name, value.to(torch.get_default_dtype()))
+
+    @classmethod
+    def of(cls, y: Tensor) -> "Tail":
+        """A box a little larger than the range of standardised targets y, shape (n, D)."""
+        low, high = y.amin(dim=0), y.amax(dim=0)
+        margin = 0.5 + 0.1 * (high - low)
+        return cls(low - margin, high + margin, torch.ones_like(low))
+
+    def split(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The nearest point of the box, (..., D), and the penalty for the way there, (...)."""
+        inside = y.clamp(self.low, self.high)
+        return inside, 0.5 * ((y - inside) / self.width).square().sum(dim=-1)

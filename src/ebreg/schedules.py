@@ -1,0 +1,29 @@
+"""Learning-rate schedules as pure functions of how far training has come, so that resuming needs no state."""
+
+import math
+from collections.abc import Callable
+
+
+def constant(t: float) -> float:
+    """Always 1."""
+    return 1.0
+
+
+def cosine(t: float) -> float:
+    """From 1 down to 0."""
+    return 0.5 * (1 + math.cos(math.pi * t))
+
+
+def one_cycle(t: float, warmup: float = 0.25, start: float = 0.05) -> float:
+    """Up from ``start`` to 1 in the first part of training, then down to 0, both along a cosine."""
+    if t < warmup:
+        return 1 - (1 - start) * cosine(t / warmup)
+    return cosine((t - warmup) / (1 - warmup))
+
+
+# Factor on the learning rate at progress t in [0, 1].
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": constant,
+    "cosine": cosine,
+    "one-cycle": one_cycle,
+}

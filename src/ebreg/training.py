@@ -1,0 +1,385 @@
+"""The training loop: plain PyTorch, and no knowledge of f and q.
+
+A method hands it named losses per example; the loop brings batches, steps, validation, early stopping,
+checkpoints and processes. With a checkpoint, a run that is killed at any moment and resumed ends with the
+same weights, to the last bit, as one that was not.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg import checkpoints, checks
+from ebreg.batches import Data, as_data, in_chunks
+from ebreg.methods import Method
+from ebreg.processes import Processes, connect
+from ebreg.schedules import SCHEDULES
+
+PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
+
+
+class TrainingError(RuntimeError):
+    """Training that cannot go on; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of a training.
+
+    Attributes:
+        epochs: Passes over the data.
+        batch_size: Examples a step, over all processes together.
+        learning_rate: Of Adam, at the top of the schedule.
+        schedule: A name in ``ebreg.schedules.SCHEDULES``.
+        weight_decay: Decoupled, as in AdamW.
+        clip_norm: Longest gradient allowed; None does not clip.
+        patience: Epochs without a better validation NLL after which training stops; None trains to the end.
+        precision: "float32", or "bf16" for autocast of the networks.
+        seed: Of the order of examples and of the draws. The weights are initialised by whoever made the model.
+        checkpoint_every: Steps between checkpoints; None writes one after each epoch.
+        validation_rows: Rows evaluated at once in validation.
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    schedule: str = "one-cycle"
+    weight_decay: float = 0.0
+    clip_norm: float | None = 10.0
+    patience: int | None = None
+    precision: str = "float32"
+    seed: int = 0
+    checkpoint_every: int | None = None
+    validation_rows: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "validation_rows"):
+            checks.at_least(name, getattr(self, name), 1)
+        for name in ("patience", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                checks.at_least(name, getattr(self, name), 1)
+        checks.at_least("seed", self.seed, 0)
+        checks.positive("learning_rate", self.learning_rate)
+        if self.clip_norm is not None:
+            checks.positive("clip_norm", self.clip_norm)
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        checks.one_of("schedule", self.schedule, SCHEDULES)
+        checks.one_of("precision", self.precision, PRECISIONS)
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> "TrainingConfig":
+        """Settings by name; an unknown name is an error."""
+        known = [f.name for f in fields(cls)]
+        for name in settings:
+            checks.one_of("a training setting", name, known)
+        return cls(**settings)
+
+
+# The settings of the paper: Adam at 1e-3 for 75 epochs of batches of 32, nothing else.
+PAPER = TrainingConfig(epochs=75, batch_size=32, learning_rate=1e-3, schedule="constant", clip_norm=None)
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all that a checkpoint holds beside tensors.
+
+    Attributes:
+        epoch: Epochs finished.
+        batch: Batches finished in the epoch under way.
+        history: One entry per finished epoch: the mean of each loss, ``validation_nll`` where there is validation.
+        sums: Sums of the losses over the examples of the epoch under way.
+        best_epoch: Epoch with the lowest validation NLL.
+        seconds: Time spent so far.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    best_epoch: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def best_nll(self) -> float:
+        """Lowest validation NLL so far."""
+        return float("inf") if self.best_epoch is None else self.history[self.best_epoch]["validation_nll"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What :func:`fit` returns.
+
+    Attributes:
+        history: One entry per epoch.
+        best_epoch: The epoch whose weights were kept, counted from 0; None without validation.
+        interrupted: Whether Ctrl-C ended it early.
+        seconds: Time spent, over all sessions of a resumed run.
+    """
+
+    history: list[dict[str, float]]
+    best_epoch: int | None
+    interrupted: bool
+    seconds: float
+
+
+def fit(
+    method: Method,
+    data: Any,
+    validation: Any = None,
+    config: TrainingConfig | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    after_epoch: Callable[[int], None] | None = None,
+) -> Training:
+    """Train a method on data, in place.
+
+    With validation data the weights of the best epoch are kept, also when training is interrupted by Ctrl-C.
+    Under ``torchrun`` every process calls this with the same arguments.
+
+    Args:
+        method: What to train; its parameters say on which device.
+        data: A pair of tensors x (n, ...) and y (n, D), or a map-style data set.
+        validation: The same, or None.
+        config: Settings.
+        checkpoint: A file to write checkpoints to. One that exists is an error unless ``resume`` is set.
+        resume: Continue from the checkpoint if it is there, start anew if it is not.
+        progress: Whether to show a progress bar.
+        after_epoch: Called with the number of epochs finished, after each.
+    """
+    data = as_data(data)
+    validation = None if validation is None else as_data(validation, "validation")
+    config = config or TrainingConfig()
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists() and not resume:
+        raise FileExistsError(
+            f"checkpoint {path} exists: pass resume=True to go on from it, or give another path to start anew"
+        )
+    device = method.model.like.device
+    with connect(device) as processes, _local_random_state(device, config.seed):
+        run = _Run(method, data, validation, config, processes)
+        if path is not None and path.exists():
+            run.restore(path)
+        return run.train(path, progress, after_epoch)
+
+
+class _Run:
+    """One training under way."""
+
+    def __init__(
+        self, method: Method, data: Data, validation: Data | None, config: TrainingConfig, processes: Processes
+    ):
+        self.method, self.data, self.validation = method, data, validation
+        self.config, self.processes = config, processes
+        self.parallel = processes.wrap(method)
+        self.device = method.model.like.device
+        self.optimizer = torch.optim.AdamW(
+            [p for p in method.parameters() if p.requires_grad],
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            fused=True,  # one pass over all parameters; for small networks most of a step is overhead
+        )
+        self.noise = torch.Generator().manual_seed(config.seed)
+        self.state = Progress()
+        self.best: dict[str, Tensor] = {}
+        self.n_batches = -(-len(data) // config.batch_size)
+
+    def train(
+        self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None
+    ) -> Training:
+        config, state = self.config, self.state
+        start = time.perf_counter() - state.seconds
+        bar = _bar(progress and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
+        with bar, _stop_on_interrupt() as stop:
+            bar.update(state.epoch * self.n_batches + state.batch)
+            while state.epoch < config.epochs and not self._should_stop(stop):
+                self._epoch(path, bar, stop)
+                state.seconds = time.perf_counter() - start
+                if state.batch:  # interrupted in the middle
+                    break
+                if after_epoch is not None:
+                    after_epoch(state.epoch)
+                if path is not None and config.checkpoint_every is None:
+                    self.save(path)
+            interrupted = stop.is_set()
+            if interrupted and path is not None:
+                self.save(path)
+        if self.best:
+            self.method.load_state_dict(self.best)
+        return Training(state.history, state.best_epoch, interrupted, state.seconds)
+
+    def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
+        config, state = self.config, self.state
+        self.method.train()
+        order = torch.randperm(
+            len(self.data), generator=torch.Generator().manual_seed(config.seed * 1_000_003 + state.epoch)
+        )
+        for index in order.split(config.batch_size)[state.batch :]:
+            self._step(index)
+            state.batch += 1
+            bar.update()
+            if path is not None and config.checkpoint_every and self.n_steps % config.checkpoint_every == 0:
+                self.save(path)
+            if self.processes.total(stop.is_set())[0]:
+                stop.set()
+                if state.batch < self.n_batches:
+                    return
+        self._finish_epoch(bar)
+
+    @property
+    def n_steps(self) -> int:
+        return self.state.epoch * self.n_batches + self.state.batch
+
+    def _step(self, index: Tensor) -> None:
+        config = self.config
+        lr = config.learning_rate * SCHEDULES[config.schedule](self.n_steps / (config.epochs * self.n_batches))
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        # Every process makes the points of the whole batch and takes those of its own rows, so that the draws
+        # do not depend on the number of processes. A process without rows repeats one at weight 0.
+        points = self.method.points(len(index), self.noise)
+        own = self.processes.own(len(index))
+        weight = self.processes.count / len(index) if len(own) else 0.0
+        own = own if len(own) else torch.zeros(1, dtype=torch.long)
+        x, y = self.data.__getitems__(index[own].tolist())
+        dtype = PRECISIONS[config.precision]
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+            losses = self.parallel(x.to(self.device), y.to(self.device), points[:, own].to(self.device))
+        loss = weight * torch.stack([values.sum() for values in losses.values()]).sum()
+        self._check_finite(loss)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.method.parameters(), config.clip_norm)
+        self.optimizer.step()
+        for name, values in losses.items():
+            share = weight * values.detach().sum().item() * len(index) / self.processes.count
+            self.state.sums[name] = self.state.sums.get(name, 0.0) + share
+
+    def _finish_epoch(self, bar: Any) -> None:
+        state = self.state
+        sums = self.processes.total(*state.sums.values())
+        entry = {name: total / len(self.data) for name, total in zip(state.sums, sums, strict=True)}
+        if self.validation is not None:
+            entry["validation_nll"] = self._validate(self.validation)
+        state.history.append(entry)
+        bar.set_postfix({name: f"{value:.3f}" for name, value in entry.items()}, refresh=False)
+        if entry.get("validation_nll", float("inf")) < state.best_nll:
+            state.best_epoch = state.epoch
+            self.best = {name: value.detach().clone() for name, value in self.method.state_dict().items()}
+        state.epoch, state.batch, state.sums = state.epoch + 1, 0, {}
+
+    @torch.no_grad()
+    def _validate(self, validation: Data) -> float:
+        self.method.eval()
+        own = self.processes.own(len(validation))
+        total = 0.0
+        for x, y in in_chunks(validation, own, self.config.validation_rows) if len(own) else ():
+            total += self.method.validation_nll(x.to(self.device), y.to(self.device)).sum().item()
+        total, count = self.processes.total(total, len(own))
+        return total / count
+
+    def _should_stop(self, stop: threading.Event) -> bool:
+        best, patience = self.state.best_epoch, self.config.patience
+        late = patience is not None and best is not None and self.state.epoch - best > patience
+        return late or stop.is_set()
+
+    def _check_finite(self, loss: Tensor) -> None:
+        if torch.isfinite(loss):
+            return
+        if self.best:
+            self.method.load_state_dict(self.best)
+        kept = "the weights of the best epoch so far were kept" if self.best else "no weights were kept"
+        raise TrainingError(
+            f"the loss became {loss.item()} at epoch {self.state.epoch}, batch {self.state.batch}; {kept}. "
+            "Lower learning_rate, set clip_norm, or standardise the targets (EnergyModel.for_table does)."
+        )
+
+    def save(self, path: Path) -> None:
+        if not self.processes.is_first:
+            return
+        tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        for i, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{i}.{name}": value for name, value in slots.items()}
+        tensors["random.noise"] = self.noise.get_state()
+        tensors["random.global"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        checkpoints.write(path, tensors, {"settings": self._identity(), "progress": asdict(self.state)})
+
+    def restore(self, path: Path) -> None:
+        tensors, facts = checkpoints.read(path)
+        for name, here in self._identity().items():
+            there = facts["settings"].get(name)
+            if there != here:
+                raise checkpoints.CheckpointError(
+                    f"{path} was made with {name} = {there!r}, and this training has {here!r}; "
+                    "use the same settings to resume, or another path to start anew"
+                )
+        checkpoints.load_into(self.method, _under("method.", tensors), path)
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in _under("optimizer.", tensors).items():
+            index, slot = name.split(".", 1)
+            slots.setdefault(int(index), {})[slot] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.best = _under("best.", tensors)
+        self.noise.set_state(tensors["random.noise"])
+        torch.set_rng_state(tensors["random.global"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        self.state = Progress(**facts["progress"])
+
+    def _identity(self) -> dict[str, Any]:
+        # What must be equal for a resumed run to be the same run. Checkpoints may come more or less often.
+        settings = {k: v for k, v in asdict(self.config).items() if k not in ("checkpoint_every", "validation_rows")}
+        n_validation = None if self.validation is None else len(self.validation)
+        return {"method": self.method.name, "rows": len(self.data), "validation rows": n_validation, **settings}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def _local_random_state(device: torch.device, seed: int) -> Iterator[None]:
+    # Dropout and the like use the global state: it is seeded for the run and given back as it was.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.random.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[threading.Event]:
+    """The first Ctrl-C asks to stop after the step under way; the second one raises as usual."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(signum: int, frame: Any) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _bar(show: bool, name: str, n_steps: int) -> Any:
+    from tqdm.auto import tqdm
+
+    return tqdm(total=n_steps, desc=name, unit="step", disable=not show, mininterval=0.2)

@@ -1,0 +1,47 @@
+"""Points in the unit cube, which a proposal's ``from_uniform`` turns into draws.
+
+Randomness is made apart from the distributions that use it: the same points serve every row, every
+number of processes and every proposal.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.quasirandom import SobolEngine
+
+Sampler = Callable[[int, int, int, torch.Generator | None], Tensor]
+
+
+def independent(n: int, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
+    """Independent points, shape (n, B, D)."""
+    return torch.rand(n, B, D, generator=generator, device=_device(generator))
+
+
+def stratified(n: int, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
+    """Points whose first coordinate takes each of n equal intervals once, shape (n, B, D).
+
+    Each interval's point is uniform in it and independent of the others, so averages over the n points
+    are unbiased. In a mixture the first coordinate chooses the component: component k gets n pi_k draws
+    on average, and never differs from that by more than one.
+    """
+    u = independent(n, B, D, generator)
+    u[..., 0] = (u[..., 0] + torch.arange(n, device=u.device)[:, None]) / n
+    return u
+
+
+def sobol(n: int, D: int, seed: int = 0) -> Tensor:
+    """A scrambled Sobol sequence, shape (n, D), float64; a longer one continues a shorter one of the same seed."""
+    return _sobol(n, D, seed).clone()
+
+
+@lru_cache(maxsize=32)
+def _sobol(n: int, D: int, seed: int) -> Tensor:
+    points = SobolEngine(D, scramble=True, seed=seed).draw(n, dtype=torch.float64)
+    # A point on the border would be sent to infinity; this moves it by less than the sequence's resolution.
+    return points.clamp(2.0**-32, 1 - 2.0**-32)
+
+
+def _device(generator: torch.Generator | None) -> torch.device | None:
+    return None if generator is None else generator.device
