@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -35,10 +36,10 @@ class DirectHead(nn.Module):
         self.act = getattr(nn.functional, activation)
         self.residual = residual
         widths = [n_targets, *target_widths]
-        self.target_layers = nn.ModuleList(map(nn.Linear, widths[:-1], widths[1:]))
-        widths = [n_features + widths[-1], *joint_widths]
-        self.joint_layers = nn.ModuleList(map(nn.Linear, widths[:-1], widths[1:]))
-        self.output = nn.Linear(widths[-1], 1)
+        self.target_layers = nn.ModuleList(itertools.starmap(nn.Linear, itertools.pairwise(widths)))
+        self.first_joint_layer = nn.Linear(n_features + widths[-1], joint_widths[0])
+        self.joint_layers = nn.ModuleList(itertools.starmap(nn.Linear, itertools.pairwise(joint_widths)))
+        self.output_layer = nn.Linear(joint_widths[-1], 1)
 
     def forward(self, h: Tensor, y: Tensor) -> Tensor:
         """Evaluate f, shape (M, B), for h of shape (B, H) and y of shape (M, B, D)."""
@@ -46,7 +47,8 @@ class DirectHead(nn.Module):
         for layer in self.target_layers:
             a = self.act(layer(a))
         a = torch.cat([h.expand(y.shape[0], -1, -1).flatten(0, 1), a], dim=1)
-        for i, layer in enumerate(self.joint_layers):
+        a = self.act(self.first_joint_layer(a))
+        for layer in self.joint_layers:
             b = self.act(layer(a))
-            a = a + b if self.residual and i > 0 and a.shape == b.shape else b
-        return self.output(a).view(y.shape[:2])
+            a = a + b if self.residual and a.shape == b.shape else b
+        return self.output_layer(a).view(y.shape[:2])

@@ -263,6 +263,12 @@ def test_quantile_skips_values_of_weight_zero():
     assert importance.quantile(values, weights, q)[:, 0].tolist() == [1.0, 1.0, 2.0, 2.0]
 
 
+def test_quantile_does_not_hide_unusable_weights():
+    weights = torch.tensor([[0.5, math.nan, 0.0], [0.5, 0.5, 0.0]])
+    result = importance.quantile(torch.arange(6.0).reshape(2, 3), weights, torch.tensor([0.0, 0.5, 1.0]))
+    assert result.isnan().all(dim=0).tolist() == [False, True, True]
+
+
 # Resampling
 
 
@@ -356,6 +362,20 @@ def test_pareto_k_of_one_dominant_ratio_among_ties():
     k = importance.pareto_k(f, torch.zeros_like(f))
     assert k.isfinite().all()
     assert (k > 1).all()
+
+
+def test_pareto_k_where_a_grid_point_is_exactly_zero():
+    # Found by search: in single precision these tails put a point of the fit's grid on 0, where it is 0 / 0.
+    tails = torch.tensor(
+        [
+            [0.170140535, 0.218450785, 0.227052823, 0.314062625, 0.432281941, 0.490917504],
+            [0.366883725, 0.439150602, 0.615903318, 0.712167978, 0.74211216, 0.819632769],
+        ]
+    )
+    f = torch.cat([torch.full((19, 2), -1.0), tails.T])
+    k = importance.pareto_k(f, torch.zeros_like(f))
+    exact = importance.pareto_k(f.double(), torch.zeros(25, 2, dtype=torch.float64))
+    torch.testing.assert_close(k.double(), exact, rtol=0, atol=1e-4)
 
 
 # Extremes

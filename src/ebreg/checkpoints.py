@@ -9,11 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebreg.errors import CheckpointError
+
 FORMAT = 1
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint that cannot be used; the message says why and what to do."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:

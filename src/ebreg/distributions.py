@@ -1,11 +1,13 @@
-"""GaussianMixture, which is both proposal and predictive distribution, and TargetNoise, the hand-set noise."""
+"""GaussianMixture, both proposal and predictive distribution, and TargetNoise, the hand-set noise."""
 
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 
 from ebreg import checks, uniforms
@@ -71,18 +73,26 @@ class GaussianMixture(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density: (..., B, D) -> (..., B)."""
-        return self._log_joint(value).logsumexp(dim=0)
+        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
+        means, scales = (part.permute(2, 1, 0).contiguous() for part in (self.means, self.scales))
+        log_prob = _LogDensity.apply(
+            value.reshape(math.prod(value.shape[:-2]), *value.shape[-2:]),
+            self.logits.T.contiguous(),
+            means,
+            scales,
+        )
+        return log_prob.reshape(value.shape[:-1])
 
-    def sample(  # type: ignore[override]
+    def sample(
         self, sample_shape: int | Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Tensor:
-        """Independent draws, shape (*sample_shape, B, D); from the global state unless a generator is given."""
+        """Independent draws, shape (*sample_shape, B, D); from the global state if no generator is given."""
         sample_shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         n, (B, D) = math.prod(sample_shape), (self.batch_shape[0], self.n_targets)
         with torch.no_grad():
-            options = {"generator": generator, "device": self.means.device}
-            component, _ = self._component(torch.rand(n, B, **options).to(self.means.dtype))
-            z = torch.randn(n, B, D, dtype=self.means.dtype, **options)
+            dtype, device = self.means.dtype, self.means.device
+            component, _ = self._component(torch.rand(n, B, generator=generator, dtype=dtype, device=device))
+            z = torch.randn(n, B, D, generator=generator, dtype=dtype, device=device)
             return self._from_component(component, z).reshape(*sample_shape, B, D)
 
     def from_uniform(self, u: Tensor) -> Tensor:
@@ -100,9 +110,9 @@ class GaussianMixture(Distribution):
         u = u[:, None].expand(-1, B, -1) if u.dim() == 2 else u
         checks.shape("u", u, ("M", B, D))
         with torch.no_grad():
-            u = u.to(self.means)
-            component, rest = self._component(u[..., 0])
-            return self._from_component(component, _normal_icdf(torch.cat([rest[..., None], u[..., 1:]], dim=-1)))
+            u = u.to(self.means, copy=True)
+            component, u[..., 0] = self._component(u[..., 0])
+            return self._from_component(component, _normal_icdf(u))
 
     def place(self, y: Tensor, u: Tensor) -> Tensor:
         """The first coordinate of a point that :meth:`from_uniform` sends to y: its random inverse.
@@ -118,12 +128,12 @@ class GaussianMixture(Distribution):
             Shape (B,), in [0, 1].
         """
         with torch.no_grad():
-            responsibility = self._log_joint(y).softmax(dim=0).T  # (B, K)
+            z = (y[:, None] - self.means) / self.scales  # (B, K, D)
+            responsibility = (self.logits - (self.scales.log() + 0.5 * z * z).sum(dim=-1)).softmax(dim=1)
             component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
             weights = self.logits.exp()
-            below = (weights.cumsum(dim=1) - weights).gather(1, component)
-            z = (y[:, :1] - self.means[..., 0].gather(1, component)) / self.scales[..., 0].gather(1, component)
-            return (below + weights.gather(1, component) * torch.special.ndtr(z))[:, 0].clamp(0, 1)
+            place = weights.cumsum(dim=1) - weights * torch.special.ndtr(-z[..., 0])
+            return place.gather(1, component)[:, 0].clamp(0, 1)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""
@@ -162,8 +172,8 @@ class GaussianMixture(Distribution):
 
     def double(self) -> "GaussianMixture":
         """The same mixture, not differentiated, in float64."""
-        parts = (part.detach().double() for part in (self.logits, self.means, self.scales))
-        return GaussianMixture(*parts, validate_args=False)
+        logits, means, scales = (part.detach().double() for part in (self.logits, self.means, self.scales))
+        return GaussianMixture(logits, means, scales, validate_args=False)
 
     # A mixture is exact: these answer the same questions as for an energy-based model.
 
@@ -192,58 +202,76 @@ class GaussianMixture(Distribution):
         """Zero. Shape (B,)."""
         return torch.zeros_like(self.logits[:, 0])
 
-    def _log_joint(self, value: Tensor) -> Tensor:
-        # log pi_k + log N_k, components first: reductions over a leading axis are several times faster.
-        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
-        scales, log_norm = self.scales, self.logits - self.scales.log().sum(dim=-1)
-        log_joint = (log_norm - self.n_targets * _LOG_SQRT_2PI).T.reshape(-1, *[1] * (value.dim() - 2), len(scales))
-        for d in range(self.n_targets):
-            shape = log_joint.shape[:1] + (1,) * (value.dim() - 2) + self.batch_shape
-            z = (value[..., d] - self.means[..., d].T.reshape(shape)) / scales[..., d].T.reshape(shape)
-            log_joint = log_joint - 0.5 * z * z
-        return log_joint
-
     def _component(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        # The component whose interval v falls into, and how far into it, for v of shape (M, B).
-        upper = self.logits.exp().cumsum(dim=1)
-        component = torch.zeros_like(v, dtype=torch.long)
-        for k in range(upper.shape[1] - 1):  # K comparisons of (M, B) beat one of (M, B, K)
-            component += v >= upper[:, k]
-        rows = torch.arange(v.shape[1], device=v.device)
-        weight = self.logits.exp()[rows, component]
-        return component, (v - (upper[rows, component] - weight)) / weight
+        # The component whose interval v falls into, counted through all rows, and how far into it: (M, B).
+        weights = self.logits.exp()
+        upper = weights.cumsum(dim=1)
+        # Rounding must not let v fall outside of every interval, or into one of no width.
+        v = v.clamp_min(torch.finfo(v.dtype).tiny) * upper[:, -1]
+        B, K = weights.shape
+        component = torch.arange(0, B * K, K, dtype=torch.int32, device=v.device).repeat(len(v), 1)
+        for border in upper.T[:-1].contiguous():  # K comparisons of (M, B) beat one of (M, B, K)
+            component += v > border
+        weight, top = _pick(weights, component), _pick(upper, component)
+        return component, (v - (top - weight)) / weight
 
     def _from_component(self, component: Tensor, z: Tensor) -> Tensor:
-        rows = torch.arange(component.shape[1], device=component.device)
-        return self.means[rows, component] + self.scales[rows, component] * z
+        D = self.n_targets
+        index = component[..., None] * D + torch.arange(D, dtype=component.dtype, device=component.device)
+        return torch.addcmul(_pick(self.means, index), _pick(self.scales, index), z)
 
     @cached_property
     def _curve(self) -> LogLinear:
-        # For questions about the shape of the density, which have no closed form.
-        levels = torch.linspace(0, 1, 514, dtype=torch.float64, device=self.means.device)[1:-1]
-        tails = torch.logspace(-12, -3, 24, dtype=torch.float64, device=self.means.device)
-        levels = torch.cat([tails, levels, 1 - tails])
+        # For questions about the shape of the density, which have no closed form. The nodes resolve every
+        # component, however narrow or light; 1/16 of its scale apart, the log density is off by at most 5e-4.
         exact = self.double()
-        nodes = torch.cat([exact.icdf(levels)[..., 0], exact.means[..., 0].T]).sort(dim=0).values
+        z = torch.linspace(-8, 8, 257, dtype=torch.float64, device=self.means.device)
+        nodes = (exact.means + exact.scales * z).flatten(1).T.sort(dim=0).values  # (257 K, B)
         return LogLinear(nodes, exact.log_prob(nodes[..., None]))
 
     def _icdf(self, q: Tensor) -> Tensor:
-        # Newton steps, kept inside a bracket that halves when they leave it: (Q, B) -> (Q, B).
-        exact, q = self.double(), q.to(self.means.device, torch.float64)
-        ends = exact.means[..., 0] + exact.scales[..., 0] * torch.special.ndtri(q)[..., None]  # (Q, B, K)
-        low, high = ends.amin(dim=-1), ends.amax(dim=-1)
-        y = 0.5 * (low + high)
-        for _ in range(80):
-            gap = exact.cdf(y[..., None]) - q
-            low, high = torch.where(gap < 0, y, low), torch.where(gap > 0, y, high)
-            newton = y - gap / exact.log_prob(y[..., None]).exp()
-            moved = torch.where((newton > low) & (newton < high), newton, 0.5 * (low + high))
-            # An entry that has settled stays where it is, so no row depends on how long others take.
-            settled = (gap == 0) | ((moved - y).abs() <= 4 * torch.finfo(y.dtype).eps * y.abs()) | (low >= high)
-            y = torch.where(settled, y, moved)
-            if settled.all():
-                break
-        return y.to(self.means.dtype)
+        # (Q, B) -> (Q, B). The quantile of a mixture lies between those of its components.
+        q = q.to(self.means.device, torch.float64)
+        rows = torch.arange(q.shape[1], device=q.device).expand(q.shape).flatten()
+        exact = self.double()
+        weights, means, scales = (
+            part[rows] for part in (exact.logits.exp(), exact.means[..., 0], exact.scales[..., 0])
+        )
+        ends = means + scales * torch.special.ndtri(q.flatten())[:, None]
+        y = _solve_quantile(q.flatten(), weights, means, scales, ends.amin(dim=1), ends.amax(dim=1))
+        return y.reshape(q.shape).to(self.means.dtype)
+
+
+class _LogDensity(torch.autograd.Function):
+    """Log density of a mixture with a backward pass by responsibilities: half the time of autograd's own.
+
+    Components come first, since reductions over a leading axis are several times faster: values (M, B, D),
+    log weights (K, B), means and scales (D, K, B) -> (M, B).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor) -> Tensor:
+        """Keep the unnormalised responsibilities, so that the way back needs no exponential."""
+        z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]  # (D, K, M, B)
+        log_norm = log_weights - (scales.log() + _LOG_SQRT_2PI).sum(dim=0)
+        log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
+        top = log_joint.amax(dim=0).clamp_min(torch.finfo(z.dtype).min)
+        # e^-80 adds nothing to 1, and exp is ten times slower where it underflows.
+        joint = (log_joint - top).clamp_(min=-80).exp_()
+        total = joint.sum(dim=0)
+        ctx.save_for_backward(z, joint, total, scales)
+        return total.log() + top
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
+        """Gradients for the four arguments."""
+        z, joint, total, scales = ctx.saved_tensors
+        share = joint * (grad / total)  # responsibilities times what comes in, (K, M, B)
+        pull = share * z
+        by_weight, by_mean = share.sum(dim=1), pull.sum(dim=2) / scales
+        by_value = -(pull / scales[:, :, None]).sum(dim=1).movedim(0, -1) if ctx.needs_input_grad[0] else None
+        return by_value, by_weight, by_mean, ((pull * z).sum(dim=2) - by_weight) / scales
 
 
 class TargetNoise:
@@ -274,8 +302,8 @@ def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: in
     """Call ``icdf``, (Q, B) -> (Q, B), with levels of any allowed shape, and add the target's dimension."""
     if D != 1:
         raise ValueError(
-            f"icdf exists for one target only, and this distribution has {D}: quantiles do not order points "
-            "of several dimensions. Ask for a highest_density_region, or for quantiles of samples of one target."
+            f"icdf exists for one target only, and this distribution has {D}: points of several dimensions "
+            "have no order. Ask for a highest_density_region, or for quantiles of samples of one target."
         )
     q = torch.as_tensor(q, dtype=torch.float64)
     if not ((q > 0) & (q < 1)).all():
@@ -287,6 +315,36 @@ def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: in
     return values[0] if q.dim() == 0 else values
 
 
+def _solve_quantile(
+    q: Tensor, weights: Tensor, means: Tensor, scales: Tensor, low: Tensor, high: Tensor
+) -> Tensor:
+    """Newton steps inside a bracket that halves when they leave it, for n mixtures: (n,), (n, K) -> (n,)."""
+    y = 0.5 * (low + high)
+    left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
+    for iteration in range(200):
+        z = (y[left, None] - means[left]) / scales[left]
+        gap = (weights[left] * torch.special.ndtr(z)).sum(dim=1) - q[left]
+        low[left] = torch.where(gap < 0, y[left], low[left])
+        high[left] = torch.where(gap > 0, y[left], high[left])
+        slope = (weights[left] / scales[left] * torch.exp(-0.5 * z * z)).sum(dim=1) / math.sqrt(2 * math.pi)
+        newton = y[left] - gap / slope
+        # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
+        good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
+        moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
+        step = (moved - y[left]).abs()
+        going = (gap != 0) & (step > 4 * torch.finfo(y.dtype).eps * moved.abs())
+        left, moved = left[going], moved[going]
+        y[left] = moved
+        if not len(left):
+            break
+    return y
+
+
+def _pick(table: Tensor, index: Tensor) -> Tensor:
+    # Entries by their place in the flat table: ten times faster than by one index for each axis.
+    return table.flatten().index_select(0, index.flatten()).reshape(index.shape)
+
+
 def check_mass(mass: float) -> None:
     """Require a mass in (0, 1)."""
     if not 0 < mass < 1:
@@ -296,5 +354,5 @@ def check_mass(mass: float) -> None:
 def _normal_icdf(u: Tensor) -> Tensor:
     eps = torch.finfo(u.dtype).eps
     u = u.clamp(eps / 4, 1 - eps / 2)
-    # erfinv is several times faster and as good as single precision deserves; ndtri keeps its digits in the tails.
+    # erfinv is several times faster and does for single precision; ndtri keeps its digits in the tails.
     return math.sqrt(2) * torch.erfinv(2 * u - 1) if u.dtype == torch.float32 else torch.special.ndtri(u)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 
+# In place where the gradient needs only the result, one pass through memory less: give them new tensors only.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
+    "relu": torch.relu_,
+    "tanh": torch.tanh_,
     "silu": nn.functional.silu,
     "gelu": nn.functional.gelu,
-    "tanh": torch.tanh,
     "softplus": nn.functional.softplus,
 }
 
@@ -25,16 +27,18 @@ class EnergyHead(nn.Module):
         a_{i+1} &= \sigma(V_i a_i) \; (+\, a_i \text{ if residual and of one width}), \\
         f &= v^\top a_J,
 
-    every layer with its bias. The first joint layer is linear in [h, h_y], so its part W_x h is computed
-    once per row and not once per draw, and its part W_y h_y on a shared grid once per node and not once per
-    row. The parameters are those of the concatenated form.
+    every layer with its bias. The first joint layer is linear in [h, h_y]: W_x h is computed once per row and
+    not once per draw, and on a shared grid W_y h_y once per node and not once per row. Inside, features come
+    first, shape (C, N), which suits narrow layers, and draws are taken in tiles that stay in the cache.
+
+    The parameters, and their distribution at the start, are those of the concatenated form.
 
     Args:
         n_features: H, the number of features of x.
         n_targets: D, the number of target dimensions.
-        target_widths: Widths of the layers that extract features from y; none means that y is used itself.
+        target_widths: Widths of the layers that extract features from y; with none, y is its own feature.
         joint_widths: Widths of the layers on [h, h_y], at least one.
-        activation: Name of the activation after every layer but the last, see `ACTIVATIONS`.
+        activation: Name of the activation after every layer but the last, a key of `ACTIVATIONS`.
         residual: Whether joint layers after the first add their input where the widths agree.
     """
 
@@ -48,24 +52,20 @@ class EnergyHead(nn.Module):
         residual: bool = True,
     ) -> None:
         super().__init__()
-        for name, widths in [
-            ("n_features", [n_features]),
-            ("n_targets", [n_targets]),
-            ("target_widths", target_widths),
-            ("joint_widths", joint_widths),
-        ]:
-            if any(width < 1 for width in widths):
-                raise ValueError(f"{name} takes numbers of at least 1, got {widths}")
+        _check_widths(n_features=[n_features], n_targets=[n_targets])
+        _check_widths(target_widths=target_widths, joint_widths=joint_widths)
         if not joint_widths:
             raise ValueError("joint_widths takes at least one width, got none")
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation takes one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         self.n_features, self.n_targets = n_features, n_targets
         self.activation, self.residual = activation, residual
-        self.target_layers = _linears([n_targets, *target_widths])
-        n_target_features = [n_targets, *target_widths][-1]
-        self.joint_layers = _linears([n_features + n_target_features, *joint_widths])
-        self.output = nn.Linear(joint_widths[-1], 1)
+        self.max_width = max(n_targets, *target_widths, *joint_widths)
+        target_widths = [n_targets, *target_widths]
+        self.target_layers = _layers(target_widths)
+        self.first_joint_layer = nn.Linear(n_features + target_widths[-1], joint_widths[0])
+        self.joint_layers = _layers(joint_widths)
+        self.output_layer = _ColumnLinear(joint_widths[-1], 1)
 
     def forward(self, h: Tensor, y: Tensor) -> Tensor:
         """Evaluate f at targets that belong to each row.
@@ -78,13 +78,23 @@ class EnergyHead(nn.Module):
             f, shape (M, B) or (B,).
         """
         self._check_features(h)
-        if y.dim() not in (2, 3) or y.shape[-2:] != (h.shape[0], self.n_targets) or y.shape[0] < 1:
+        B, D = h.shape[0], self.n_targets
+        if y.dim() not in (2, 3) or y.shape[-2:] != (B, D) or y.shape[0] < 1:
             raise ValueError(
-                f"y takes shape (M, B, D) or (B, D) with M >= 1, B = {h.shape[0]} rows as in h and "
-                f"D = {self.n_targets}, got {tuple(y.shape)}"
+                f"y takes shape (M, B, D) or (B, D) with M >= 1, D = {D} and B = {B} as in h, "
+                f"got {tuple(y.shape)}"
             )
-        z = self._from_targets(y.reshape(-1, self.n_targets)).unflatten(1, (-1, h.shape[0]))
-        return self._from_joint(z + self._from_features(h)[:, None]).view(y.shape[:-1])
+        draws = y if y.dim() == 3 else y[None]
+        n_draws = min(len(draws), max(1, self._columns_of_tile(h.device) // max(1, B)))
+        W_y, z_x = self._target_weight, self._from_features(h).repeat(1, n_draws)
+
+        def tile(draws: Tensor) -> Tensor:
+            h_y = self._target_features(draws.reshape(-1, D))
+            # The product starts from W_x h, already of the tile's size, and needs no addition after it.
+            z = torch.addmm(z_x[:, : h_y.shape[1]], W_y, h_y)
+            return self._energy(z)
+
+        return torch.cat([tile(some) for some in draws.split(n_draws)]).view(y.shape[:-1])
 
     def grid(self, h: Tensor, y: Tensor) -> Tensor:
         """Evaluate f at targets that all rows share.
@@ -101,7 +111,18 @@ class EnergyHead(nn.Module):
             raise ValueError(
                 f"y takes shape (G, D) with G >= 1 and D = {self.n_targets}, got {tuple(y.shape)}"
             )
-        return self._from_joint(self._from_targets(y)[:, :, None] + self._from_features(h)[:, None])
+        n_columns = self._columns_of_tile(h.device)
+        # Nodes come last in a tile: W_x h is then one number for a long run of memory. Of rows it takes some:
+        # W_y h_y, which is read again for each of them, is then small and stays near.
+        n_nodes = min(len(y), max(1, n_columns // 4))
+        rows = self._from_features(h)[:, :, None].split(n_columns // n_nodes, dim=1)
+        W_y = self._target_weight
+
+        def tile(nodes: Tensor) -> Tensor:
+            z_y = (W_y @ self._target_features(nodes))[:, None]
+            return torch.cat([self._energy((z_x + z_y).flatten(1)).view(-1, len(nodes)) for z_x in rows])
+
+        return torch.cat([tile(nodes) for nodes in y.split(n_nodes)], dim=1).T
 
     def extra_repr(self) -> str:
         """Name the settings that the layers do not show."""
@@ -111,31 +132,52 @@ class EnergyHead(nn.Module):
         if h.dim() != 2 or h.shape[1] != self.n_features:
             raise ValueError(f"h takes shape (B, H) with H = {self.n_features}, got {tuple(h.shape)}")
 
+    def _columns_of_tile(self, device: torch.device) -> int:
+        """How many columns to take at a time: what the cache holds, or on other devices, the memory."""
+        n_numbers = 2**20 if device.type == "cpu" else 2**26
+        return max(1, n_numbers // self.max_width)
+
+    @property
+    def _target_weight(self) -> Tensor:
+        """W_y, shape (J, C)."""
+        return self.first_joint_layer.weight[:, self.n_features :]
+
     def _from_features(self, h: Tensor) -> Tensor:
         """W_x h + b, shape (J, B)."""
-        first = self.joint_layers[0]
-        return nn.functional.linear(h, first.weight[:, : self.n_features], first.bias).T
+        first = self.first_joint_layer
+        return torch.addmm(first.bias[:, None], first.weight[:, : self.n_features], h.T)
 
-    def _from_targets(self, y: Tensor) -> Tensor:
-        """W_y h_y, shape (J, N), for y of shape (N, D)."""
-        act = ACTIVATIONS[self.activation]
-        a = y.T
+    def _target_features(self, y: Tensor) -> Tensor:
+        """h_y, shape (C, N), of y, shape (N, D)."""
+        act, a = ACTIVATIONS[self.activation], y.T
         for layer in self.target_layers:
-            a = act(torch.addmm(layer.bias[:, None], layer.weight, a))
-        return self.joint_layers[0].weight[:, self.n_features :] @ a
+            a = act(layer(a))
+        return a
 
-    def _from_joint(self, z: Tensor) -> Tensor:
-        """The value f, shape (M, B), of what the first joint layer makes before its activation, (J, M, B)."""
+    def _energy(self, z: Tensor) -> Tensor:
+        """f, shape (N,), of what the first joint layer gives before its activation, shape (J, N)."""
         act = ACTIVATIONS[self.activation]
-        a = act(z.flatten(1))
-        for layer in self.joint_layers[1:]:
-            b = act(torch.addmm(layer.bias[:, None], layer.weight, a))
+        a = act(z)
+        for layer in self.joint_layers:
+            b = act(layer(a))
             a = a + b if self.residual and a.shape == b.shape else b
-        f = torch.addmm(self.output.bias[:, None], self.output.weight, a).view(z.shape[1:])
-        return f.float() if f.dtype in (torch.float16, torch.bfloat16) else f
+        # Half precision would round f = -50 to steps of 1/4.
+        with torch.autocast(a.device.type, enabled=False):
+            return self.output_layer(a.to(self.output_layer.weight.dtype)).squeeze(0)
 
 
-def _linears(widths: Sequence[int]) -> nn.ModuleList:
-    return nn.ModuleList(
-        nn.Linear(n_in, n_out) for n_in, n_out in zip(widths[:-1], widths[1:], strict=True)
-    )
+class _ColumnLinear(nn.Linear):
+    """A linear layer on columns, (C, N) to (C', N)."""
+
+    def forward(self, a: Tensor) -> Tensor:
+        return torch.addmm(self.bias[:, None], self.weight, a)
+
+
+def _layers(widths: Sequence[int]) -> nn.ModuleList:
+    return nn.ModuleList(_ColumnLinear(n_in, n_out) for n_in, n_out in itertools.pairwise(widths))
+
+
+def _check_widths(**named: Sequence[int]) -> None:
+    for name, widths in named.items():
+        if any(width < 1 for width in widths):
+            raise ValueError(f"{name} takes numbers from 1 on, got {', '.join(map(str, widths))}")

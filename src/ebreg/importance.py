@@ -102,7 +102,8 @@ def quantile(values: Tensor, weights: Tensor, q: float | Tensor) -> Tensor:
         q: Probability in [0, 1], or a tensor of them of shape (Q,).
 
     Returns:
-        Shape (B,) or (B, D) for one probability, (Q, B) or (Q, B, D) for several. Gradients reach ``values``.
+        Shape (B,) or (B, D) for one probability, (Q, B) or (Q, B, D) for several; NaN where the weights are
+        NaN or all zero. Gradients reach ``values``.
     """
     _check_draws("weights", weights)
     _check_match("values", values, "weights", weights)
@@ -123,7 +124,8 @@ def quantile(values: Tensor, weights: Tensor, q: float | Tensor) -> Tensor:
     target = probs.reshape(-1) * (1 - tolerance) * cum[..., -1:]
     # A positive floor skips the leading values without weight when q = 0.
     index = torch.searchsorted(cum, target.clamp(min=torch.finfo(torch.float64).tiny))
-    result = ordered.gather(-1, index.clamp(max=weights.shape[0] - 1)).movedim(-1, 0)
+    result = ordered.gather(-1, index.clamp(max=weights.shape[0] - 1))
+    result = result.masked_fill(~(cum[..., -1:] > 0), math.nan).movedim(-1, 0)
     return result if probs.dim() else result[0]
 
 
@@ -188,8 +190,8 @@ def pareto_k(f: Tensor, log_q: Tensor) -> Tensor:
 
     def shape(c: Tensor) -> Tensor:
         """Maximum-likelihood k given c = b x*, the mean of log(1 - b x); always of the sign of -c."""
-        # c > 0 only occurs when x_max / x* is below a few thousand, so the clamp never changes a used value.
-        bounded = torch.log1p(-c * u.clamp(max=30.0).exp())
+        # exp(u) may overflow, but c > 0 only occurs when x_max / x* is below a few thousand.
+        bounded = torch.log1p(-c * u.exp())
         unbounded = torch.logaddexp(torch.zeros_like(u), torch.log(-c) + u)
         return torch.where(c < 0, unbounded, bounded).mean(dim=0)
 

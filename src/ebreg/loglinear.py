@@ -17,8 +17,10 @@ from ebreg.regions import Mode, Modes, Region
 
 # exp(-700) is still a normal float64; anything lower carries no mass that could be seen.
 _LOWEST = -700.0
-# Below this slope across a cell the closed forms cancel and their series are exact to about 1e-10.
+# Below this drop across a cell the closed forms of its moments cancel; their series are exact to about 1e-10.
 _FLAT = 3e-3
+# A drop that no other form can tell from zero; it stands in for zero where they divide by it.
+_LEVEL = 1e-20
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
 
@@ -227,20 +229,17 @@ def _decay_moments(drop: Tensor) -> tuple[Tensor, Tensor]:
 def _share_below(t: Tensor, rise: Tensor) -> Tensor:
     """Share of a cell's mass at positions below t, for log density t * rise."""
     # Measured from the high end the exponent is negative, so nothing overflows.
-    drop = rise.abs()
+    drop = rise.abs().clamp_min(_LEVEL)
     s = torch.where(rise > 0, 1 - t, t)
-    safe = drop.clamp_min(_FLAT)
-    share = torch.where(drop < _FLAT, s + drop * s * (1 - s) / 2, torch.expm1(-safe * s) / torch.expm1(-safe))
+    share = torch.expm1(-drop * s) / torch.expm1(-drop)
     return torch.where(rise > 0, 1 - share, share)
 
 
 def _inverse_share(share: Tensor, rise: Tensor) -> Tensor:
     """Inverse of :func:`_share_below` in its first argument."""
-    drop = rise.abs()
+    drop = rise.abs().clamp_min(_LEVEL)
     r = torch.where(rise > 0, 1 - share, share)
-    safe = drop.clamp_min(_FLAT)
-    steep = -torch.log1p(r * torch.expm1(-safe)) / safe
-    s = torch.where(drop < _FLAT, r - drop * r * (1 - r) / 2, steep).clamp(0, 1)
+    s = (-torch.log1p(r * torch.expm1(-drop)) / drop).clamp(0, 1)
     return torch.where(rise > 0, 1 - s, s)
 
 
@@ -262,7 +261,9 @@ def _peaks(log_f: list[float], prominence: float) -> tuple[list[int], list[int]]
     ]
     valleys = [min(range(p, q), key=log_f.__getitem__) for p, q in pairwise(peaks)]
     while valleys:
-        rises = [min(log_f[p], log_f[q]) - log_f[v] for (p, q), v in zip(pairwise(peaks), valleys, strict=True)]
+        rises = [
+            min(log_f[p], log_f[q]) - log_f[v] for (p, q), v in zip(pairwise(peaks), valleys, strict=True)
+        ]
         least = min(range(len(rises)), key=rises.__getitem__)
         if rises[least] >= prominence:
             break

@@ -107,14 +107,14 @@ class Stratified:
     def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
         """Draw from q for targets y, shape (B, D)."""
         strata, place = u[:-1], u[-1, :, 0]
+        if not hasattr(q, "place"):  # nor can NCE know the strata: back to M independent points
+            return Draws(draw(q, (strata[1:] * len(strata)) % 1))
         draws = draw(q, strata)
-        if not hasattr(q, "place"):  # a Distribution that cannot be stratified gave independent draws
-            return Draws(draws)
-        taken = (q.place(y, place.to(y)) * len(strata)).long().clamp(max=len(strata) - 1)
+        taken = (q.place(y, place.to(y)) * len(strata)).long().clamp(0, len(strata) - 1)
         return Draws(draws, taken)
 
 
-SAMPLERS = {"independent": Independent, "stratified": Stratified}
+SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {"independent": Independent, "stratified": Stratified}
 
 
 def _sampler(draws: str, n_draws: int) -> Independent | Stratified:
@@ -265,6 +265,7 @@ class MixtureTeacher(Method):
             model.backbone if backbone is None else backbone,
             energy,
             proposal=model.head,
+            n_targets=model.n_targets,
             x_units=model.x_units,
             y_units=model.y_units,
         )

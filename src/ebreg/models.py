@@ -154,10 +154,13 @@ class EnergyModel(Model):
 
     def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
         """Energy at targets that all rows share, in standard units: (B, H) and (G, D) -> (G, B)."""
+        grid = getattr(self.energy, "grid", None)
+        if grid is None:  # an energy of the user's own
+            return self.f(h, y[:, None].expand(-1, len(h), -1))
         if self.tail is None:
-            return self.energy.grid(h, y)
+            return grid(h, y)
         inside, penalty = self.tail.split(y)
-        return self.energy.grid(h, inside) - penalty[:, None]
+        return grid(h, inside) - penalty[:, None]
 
     def q(self, h: Tensor) -> Distribution:
         """The proposal in standard units, from features (B, H)."""
@@ -172,7 +175,7 @@ class EnergyModel(Model):
             **settings: Handed to :class:`Quadrature1D` for one target, :class:`ImportanceND` for several.
         """
         h = self.features(x)
-        q = self.q(h)
+        q: Any = self.q(h)
         if not hasattr(q, "from_uniform"):
             q = RowByRow(self.proposal, h)
         support = None if self.tail is None else (self.tail.low, self.tail.high, self.tail.width)
@@ -182,7 +185,7 @@ class EnergyModel(Model):
 
         base: Predictive
         if self.n_targets == 1:
-            base = Quadrature1D(energy, q, support=support, **settings)
+            base = Quadrature1D(energy, q, len(h), support=support, **settings)
         else:
             base = ImportanceND(energy, q, len(h), self.n_targets, support=support, **settings)
         return Rescaled(base, self.y_units.shift, self.y_units.scale)

@@ -66,8 +66,8 @@ class MixtureHead(nn.Module):
         self.n_features = checks.at_least("n_features", n_features, 1)
         self.n_targets = checks.at_least("n_targets", n_targets, 1)
         self.n_components = checks.at_least("n_components", n_components, 1)
-        if min_scale < 0:
-            raise ValueError(f"min_scale must not be negative, got {min_scale}")
+        if not 0 <= min_scale < torch.inf:
+            raise ValueError(f"min_scale must be a finite number of at least 0, got {min_scale}")
         self.activation, self.min_scale = activation, min_scale
         # The first layers of the three branches see the same input: one matrix product instead of three.
         self.hidden = nn.Linear(n_features, 3 * n_features)

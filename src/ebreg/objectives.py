@@ -17,7 +17,7 @@ from ebreg import checks
 def log_partition(f: Tensor, log_q: Tensor) -> Tensor:
     r"""Importance-sampling estimate of the log normaliser (Eq. 5, one term of the sum).
 
-    .. math:: \log \hat Z(x) = \log \tfrac{1}{M} \textstyle\sum_m \exp\{f(x, y^{(m)}) - \log q(y^{(m)} \mid x)\}
+    .. math:: \log \hat Z(x) = \log \tfrac1M \textstyle\sum_m \exp\{f(x, y^{(m)}) - \log q(y^{(m)} \mid x)\}
 
     The estimate of Z is unbiased, so its logarithm is low on average (Jensen). As a loss of the
     proposal's parameters, with draws that are not differentiated, its gradient estimates that of

@@ -127,6 +127,11 @@ def side_by_side(
     return figure, axes[0]
 
 
+def require_matplotlib() -> None:
+    """Raise the ImportError that says what to install, before long work rather than after it."""
+    _pyplot()
+
+
 def _pyplot() -> ModuleType:
     try:
         import matplotlib.pyplot as plt

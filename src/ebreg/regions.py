@@ -50,7 +50,9 @@ class Modes:
         log_scale = scale.log().sum()
         return Modes(
             tuple(
-                replace(row, locations=shift + scale * row.locations, log_densities=row.log_densities - log_scale)
+                replace(
+                    row, locations=shift + scale * row.locations, log_densities=row.log_densities - log_scale
+                )
                 for row in self.rows
             )
         )

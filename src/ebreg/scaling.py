@@ -21,8 +21,8 @@ class Standardizer(nn.Module):
 
     def __init__(self, shift: Tensor, scale: Tensor):
         super().__init__()
-        self.register_buffer("shift", shift.double())
-        self.register_buffer("scale", scale.double())
+        for name, value in (("shift", shift), ("scale", scale)):
+            self.register_buffer(name, value.detach().to(torch.float64, copy=True))
 
     @classmethod
     def identity(cls, n_columns: int) -> "Standardizer":
@@ -42,12 +42,14 @@ class Standardizer(nn.Module):
         spread = ((values / unit - mean) ** 2).mean(dim=0).sqrt()
         # Rounding alone spreads a constant column by about its last digit.
         scale = torch.where(spread > 1e-14, unit * spread, 1.0)
-        if not ((scale > 0) & torch.isfinite(unit * mean + scale)).all():
+        units = cls(unit * mean, scale)
+        if not torch.isfinite(units(values)).all():
             raise ValueError(f"{name} spans more than float64 can hold; divide it by a constant")
-        return cls(unit * mean, scale)
+        return units
 
     def forward(self, values: Tensor) -> Tensor:
-        """To standard units, in float64."""
+        """To standard units, in float64: (..., C) -> (..., C)."""
+        checks.shape("values", values, (*["..."] * (values.dim() - 1), len(self.shift)))
         return (values.double() - self.shift) / self.scale
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Standardizer":
@@ -77,7 +79,7 @@ class Tail(nn.Module):
     def __init__(self, low: Tensor, high: Tensor, width: Tensor):
         super().__init__()
         for name, value in (("low", low), ("high", high), ("width", width)):
-            self.register_buffer(name, value.to(torch.get_default_dtype()))
+            self.register_buffer(name, value.detach().to(torch.get_default_dtype(), copy=True))
 
     @classmethod
     def of(cls, y: Tensor) -> "Tail":

@@ -19,15 +19,12 @@ from torch import Tensor
 
 from ebreg import checkpoints, checks
 from ebreg.batches import Data, as_data, in_chunks
+from ebreg.errors import CheckpointError, TrainingError
 from ebreg.methods import Method
 from ebreg.processes import Processes, connect
 from ebreg.schedules import SCHEDULES
 
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
-
-
-class TrainingError(RuntimeError):
-    """Training that cannot go on; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -322,7 +319,7 @@ class _Run:
         for name, here in self._identity().items():
             there = facts["settings"].get(name)
             if there != here:
-                raise checkpoints.CheckpointError(
+                raise CheckpointError(
                     f"{path} was made with {name} = {there!r}, and this training has {here!r}; "
                     "use the same settings to resume, or another path to start anew"
                 )

@@ -24,7 +24,7 @@ def stratified(n: int, B: int, D: int, generator: torch.Generator | None = None)
 
     Each interval's point is uniform in it and independent of the others, so averages over the n points
     are unbiased. In a mixture the first coordinate chooses the component: component k gets n pi_k draws
-    on average, and never differs from that by more than one.
+    on average, and differs from that by less than one for each of its two borders that cuts an interval.
     """
     u = independent(n, B, D, generator)
     u[..., 0] = (u[..., 0] + torch.arange(n, device=u.device)[:, None]) / n
@@ -32,7 +32,7 @@ def stratified(n: int, B: int, D: int, generator: torch.Generator | None = None)
 
 
 def sobol(n: int, D: int, seed: int = 0) -> Tensor:
-    """A scrambled Sobol sequence, shape (n, D), float64; a longer one continues a shorter one of the same seed."""
+    """A scrambled Sobol sequence, (n, D), float64; a longer one of the same seed continues a shorter one."""
     return _sobol(n, D, seed).clone()
 
 

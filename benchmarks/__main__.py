@@ -1,0 +1,16 @@
+"""``make bench``: every comparison, in one process and one thread."""
+
+import torch
+
+from benchmarks import heads, imports, trainings
+from benchmarks.measure import print_table
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rows = [row for module in (imports, heads, trainings) for row in module.run()]
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

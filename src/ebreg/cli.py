@@ -1,0 +1,35 @@
+"""The ``ebreg`` command: parse, call, print."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ebreg._version import __version__
+from ebreg.errors import EbregError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code. A user's mistake ends in one sentence, not in a stack trace."""
+    parser = argparse.ArgumentParser(prog="ebreg", description="Energy-based regression.")
+    parser.add_argument("--version", action="version", version=f"ebreg {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    demo = commands.add_parser("demo", help="train on the paper's first 1-D set and draw its Figure 2")
+    demo.add_argument("--out", type=Path, default=Path("demo-output"), help="folder of the picture (demo-output)")
+    demo.add_argument("--epochs", type=int, default=100, help="passes over the data (100)")
+    demo.add_argument("--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)")
+    demo.add_argument("--quiet", action="store_true", help="no progress bar")
+    options = parser.parse_args(arguments)
+    try:
+        return _demo(options)
+    except (ValueError, OSError, ImportError, EbregError) as error:
+        print(f"ebreg: {error}", file=sys.stderr)
+        return 1
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from ebreg import demo
+
+    result = demo.run(options.out, epochs=options.epochs, seed=options.seed, progress=not options.quiet)
+    print(result)
+    return 0

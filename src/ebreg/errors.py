@@ -1,0 +1,13 @@
+"""Errors that are the program's answer, not its failure: the message says what is wrong and what to do."""
+
+
+class EbregError(RuntimeError):
+    """Base of the library's own errors."""
+
+
+class CheckpointError(EbregError):
+    """A checkpoint that cannot be used."""
+
+
+class TrainingError(EbregError):
+    """A training that cannot go on."""

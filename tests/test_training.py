@@ -1,0 +1,400 @@
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ebreg import checkpoints, methods, networks
+from ebreg.errors import CheckpointError, TrainingError
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.schedules import SCHEDULES
+from ebreg.training import PAPER, TrainingConfig, fit
+
+CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2)
+
+
+def table(n: int = 60, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 2, generator=generator, dtype=torch.float64)
+    return x, x[:, :1] ** 2 + 0.3 * torch.randn(n, 1, generator=generator, dtype=torch.float64)
+
+
+def joint(x: Tensor, y: Tensor, seed: int = 0, n_components: int = 3) -> methods.JointNCE:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return methods.JointNCE(EnergyModel.for_table(x, y, n_components, width=8), n_draws=4)
+
+
+def weights(method: methods.Method) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in method.parameters()])
+
+
+def test_training_lowers_the_validation_nll():
+    x, y = table(400)
+    method = joint(x, y)
+    result = fit(
+        method, (x[:300], y[:300]), (x[300:], y[300:]), replace(CONFIG, epochs=15), progress=False
+    )
+    nll = [entry["validation_nll"] for entry in result.history]
+    assert min(nll) < nll[0] - 0.3
+    assert len(result.history) == 15
+    assert set(result.history[0]) == {"nce", "kl", "validation_nll"}
+    assert not result.interrupted
+
+
+def test_the_weights_of_the_best_epoch_are_kept():
+    x, y = table(200)
+    data, validation = (x[:150], y[:150]), (x[150:], y[150:])
+    method = joint(x, y)
+    result = fit(method, data, validation, replace(CONFIG, epochs=8, learning_rate=0.03), progress=False)
+    best = min(range(8), key=lambda i: result.history[i]["validation_nll"])
+    assert result.best_epoch == best
+    kept = method.validation_nll(*validation).mean().item()
+    assert kept == pytest.approx(result.history[best]["validation_nll"], rel=1e-6)
+
+
+def test_early_stopping_stops_early():
+    x, y = table(80)
+    method = joint(x, y)
+    config = replace(CONFIG, epochs=200, learning_rate=0.05, patience=3, schedule="constant")
+    result = fit(method, (x[:40], y[:40]), (x[40:], y[40:]), config, progress=False)
+    assert len(result.history) == result.best_epoch + 1 + 3
+
+
+def test_same_seed_same_weights_and_global_state_untouched():
+    x, y = table()
+    a, b, c = joint(x, y), joint(x, y), joint(x, y)
+    before = torch.get_rng_state()
+    fit(a, (x, y), config=CONFIG, progress=False)
+    torch.rand(7)
+    torch.set_rng_state(before)
+    fit(b, (x, y), config=CONFIG, progress=False)
+    assert torch.equal(torch.get_rng_state(), before)
+    fit(c, (x, y), config=replace(CONFIG, seed=1), progress=False)
+    assert torch.equal(weights(a), weights(b))
+    assert not torch.equal(weights(a), weights(c))
+
+
+class Dropping(nn.Module):
+    """A backbone that uses the global random state and has buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x.float())
+
+
+def dropping() -> methods.JointNCE:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        parts = networks.image_heads(1, 2, n_features=8)
+        return methods.JointNCE(EnergyModel(Dropping(), parts.energy, parts.mixture), n_draws=3)
+
+
+class Killed(Exception):
+    """Stands for SIGKILL: nothing runs between it and the end of the process that could save anything."""
+
+
+@pytest.mark.parametrize("step", [1, 2, 4, 5, 7, 11])
+def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
+    data, validation = table(), table(20, seed=1)
+    config = replace(CONFIG, checkpoint_every=2)
+    whole = dropping()
+    expected = fit(whole, data, validation, config, progress=False)
+
+    killed = dropping()
+    original, calls = torch.optim.AdamW.step, []
+
+    def dying(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) > step:
+            raise Killed
+        return original(self, *args, **kwargs)
+
+    path = tmp_path / "run.safetensors"
+    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    with pytest.raises(Killed):
+        fit(killed, data, validation, config, checkpoint=path, progress=False)
+    monkeypatch.undo()
+
+    resumed = dropping()  # the process is new: nothing but the file survives
+    result = fit(resumed, data, validation, config, checkpoint=path, resume=True, progress=False)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
+    assert result.history == expected.history
+    assert result.best_epoch == expected.best_epoch
+
+
+SCRIPT = textwrap.dedent(
+    """
+    import sys, torch
+    sys.path.insert(0, {tests!r})
+    from test_training import CONFIG, joint, table, weights
+    from dataclasses import replace
+    from ebreg.training import fit
+    torch.set_num_threads(1)
+    data = table(200)
+    method = joint(*data)
+    config = replace(CONFIG, epochs={epochs}, checkpoint_every=1)
+    print("ready", flush=True)
+    result = fit(method, data, table(20, seed=1), config, checkpoint={path!r}, resume=True, progress=False)
+    print(result.interrupted, len(result.history), result.best_epoch, weights(method).double().sum().item(),
+          weights(method).double().square().sum().item())
+    """
+)
+
+
+def start(path: Path, epochs: int) -> subprocess.Popen:
+    code = SCRIPT.format(tests=str(Path(__file__).parent), path=str(path), epochs=epochs)
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for_checkpoint(process: subprocess.Popen, path: Path, n_changes: int) -> None:
+    seen: set[int] = set()
+    while len(seen) < n_changes:
+        assert process.poll() is None, process.communicate()
+        if path.exists():
+            seen.add(path.stat().st_mtime_ns)
+        time.sleep(0.001)  # leave the processor to the process we wait for
+
+
+def test_sigkill_and_resume_end_with_the_same_weights(tmp_path: Path):
+    whole = start(tmp_path / "whole.safetensors", epochs=4)
+    path = tmp_path / "killed.safetensors"
+    killed = start(path, epochs=4)
+    wait_for_checkpoint(killed, path, n_changes=7)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    output, errors = start(path, epochs=4).communicate()
+    expected, _ = whole.communicate()
+    assert output == expected, errors
+
+
+def test_sigint_stops_cleanly_and_keeps_the_best_weights(tmp_path: Path):
+    path = tmp_path / "run.safetensors"
+    process = start(path, epochs=10_000)
+    wait_for_checkpoint(process, path, n_changes=40)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    interrupted, n_epochs, best_epoch, total, _ = output.split()[1:]
+    assert interrupted == "True"
+    assert 0 < int(n_epochs) < 10_000
+    tensors, facts = checkpoints.read(path)
+    assert facts["progress"]["best_epoch"] == int(best_epoch)
+    best = sum(v.double().sum().item() for k, v in tensors.items() if k.startswith("best.") and "units" not in k
+               and "tail" not in k)  # fmt: skip
+    assert best == pytest.approx(float(total), abs=1e-6)
+
+
+WORKER = textwrap.dedent(
+    """
+    import sys, json, torch
+    sys.path.insert(0, {tests!r})
+    torch.set_num_threads(1)
+    from test_training import CONFIG, joint, table, weights
+    from dataclasses import replace
+    from ebreg.training import fit
+    method = joint(*table(50)).double()
+    result = fit(method, table(50), table(7, seed=1), replace(CONFIG, batch_size=16, epochs=2),
+                 checkpoint={path!r}, progress=False)
+    import os
+    if int(os.environ.get("RANK", "0")) == 0:
+        torch.save({{"history": result.history, "weights": weights(method)}}, {out!r})
+    """
+)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_several_processes_train_like_one(tmp_path: Path, count: int):
+    # 50 rows in batches of 16 leave a last batch of 2: with three processes one has no row of its own.
+    outs = {}
+    for n in (1, count):
+        script = tmp_path / f"worker{n}.py"
+        outs[n] = tmp_path / f"out{n}.pt"
+        path = str(tmp_path / f"run{n}.safetensors")
+        script.write_text(WORKER.format(tests=str(Path(__file__).parent), path=path, out=str(outs[n])))
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={n}"]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run([*command, str(script)], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert Path(path).exists()
+    one, many = torch.load(outs[1]), torch.load(outs[count])
+    for a, b in zip(one["history"], many["history"], strict=True):
+        assert a == pytest.approx(b, rel=1e-9)
+    torch.testing.assert_close(one["weights"], many["weights"], rtol=1e-7, atol=1e-10)
+
+
+def test_bf16_trains_close_to_single_precision():
+    x, y = table(300)
+    single, half = joint(x, y), joint(x, y)
+    config = replace(CONFIG, epochs=10)
+    fit(single, (x, y), config=config, progress=False)
+    fit(half, (x, y), config=replace(config, precision="bf16"), progress=False)
+    nll = [method.validation_nll(x, y).mean().item() for method in (single, half)]
+    assert nll[0] == pytest.approx(nll[1], abs=0.1)
+    assert all(p.dtype == torch.float32 for p in half.parameters())
+
+
+def test_an_existing_checkpoint_is_not_overwritten(tmp_path: Path):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError, match="resume=True"):
+        fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    assert path.read_bytes() == before
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path: Path):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    first, again = joint(x, y), joint(x, y, seed=5)
+    fit(first, (x, y), config=CONFIG, checkpoint=path, progress=False)
+    result = fit(again, (x, y), config=CONFIG, checkpoint=path, resume=True, progress=False)
+    assert torch.equal(weights(first), weights(again))
+    assert len(result.history) == CONFIG.epochs
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d[: len(d) // 2], "truncated or not a checkpoint"),
+        (lambda d: b"", "truncated or not a checkpoint"),
+        (lambda d: b"not a checkpoint at all", "truncated or not a checkpoint"),
+        (lambda d: d.replace(b'\\"format\\": 1', b'\\"format\\": 9'), "upgrade ebreg"),
+    ],
+)
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, change, message: str):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(CheckpointError, match=message):
+        fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, resume=True, progress=False)
+
+
+def test_a_checkpoint_of_another_model_or_training_is_refused(tmp_path: Path):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    untouched = joint(x, y, n_components=5)
+    before = weights(untouched)
+    for method, data, config, message in [
+        (untouched, (x, y), CONFIG, "of another model.*shape"),
+        (methods.MixtureNLL(MixtureModel.for_table(x, y)), (x, y), CONFIG, "method = 'joint-nce'"),
+        (joint(x, y), (x, y), replace(CONFIG, batch_size=8), "batch_size = 16"),
+        (joint(x, y), (x[1:], y[1:]), CONFIG, "rows = 60"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            fit(method, data, config=config, checkpoint=path, resume=True, progress=False)
+    assert torch.equal(weights(untouched), before)
+
+
+def test_a_loss_that_is_not_finite_ends_in_a_sentence():
+    x, y = table()
+    method = joint(x, y)
+    config = replace(CONFIG, learning_rate=1e30, clip_norm=None, schedule="constant", epochs=50)
+    with pytest.raises(TrainingError, match="Lower learning_rate"):
+        fit(method, (x, y), config=config, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((torch.zeros(4, 2), torch.zeros(3, 1)), "as many rows"),
+        ((torch.zeros(4, 2), torch.zeros(4)), r"\(n, D\)"),
+        ((torch.zeros(0, 2), torch.zeros(0, 1)), "at least 1"),
+        ((torch.full((4, 2), torch.nan), torch.zeros(4, 1)), "x of data must be finite"),
+        ((torch.zeros(4, 2), torch.full((4, 1), torch.inf)), "y of data must be finite"),
+    ],
+)
+def test_bad_data_is_refused(data: tuple[Tensor, Tensor], message: str):
+    with pytest.raises(ValueError, match=message):
+        fit(joint(*table()), data, config=CONFIG, progress=False)
+
+
+def test_data_of_a_wrong_kind_is_refused():
+    with pytest.raises(TypeError, match="map-style"):
+        fit(joint(*table()), 3, config=CONFIG, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"batch_size": -1}, "batch_size"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"schedule": "sawtooth"}, "schedule must be one of 'constant'"),
+        ({"precision": "int4"}, "precision"),
+        ({"clip_norm": -1.0}, "clip_norm"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+        ({"patience": 0}, "patience"),
+        ({"seed": -1}, "seed"),
+        ({"epoch": 3}, "a training setting must be one of 'epochs'"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig.from_dict(settings)
+
+
+class Examples(torch.utils.data.Dataset):
+    def __init__(self, x: Tensor, y: Tensor):
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        return self.x[i], self.y[i, 0]
+
+
+def test_map_style_data_sets_train_like_tensors():
+    x, y = table()
+    a, b = joint(x, y), joint(x, y)
+    fit(a, (x, y), config=CONFIG, progress=False)
+    fit(b, Examples(x, y), config=CONFIG, progress=False)
+    assert torch.equal(weights(a), weights(b))
+
+
+def test_progress_bar_and_silence(capfd):
+    x, y = table()
+    fit(joint(x, y), (x, y), config=CONFIG, progress=False)
+    assert capfd.readouterr() == ("", "")
+    fit(joint(x, y), (x, y), config=CONFIG)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "joint-nce" in err
+    assert "12/12" in err
+
+
+def test_after_epoch_is_called_once_an_epoch():
+    x, y = table()
+    seen: list[int] = []
+    fit(joint(x, y), (x, y), config=CONFIG, progress=False, after_epoch=seen.append)
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_stay_between_0_and_1(name: str):
+    values = [SCHEDULES[name](t / 100) for t in range(101)]
+    assert all(0 <= value <= 1 for value in values)
+    assert max(values) == pytest.approx(1, abs=1e-9)
+
+
+def test_paper_settings_are_those_of_the_paper():
+    assert (PAPER.epochs, PAPER.batch_size, PAPER.learning_rate) == (75, 32, 1e-3)
+    assert PAPER.schedule == "constant"
+    assert PAPER.clip_norm is None
