@@ -51,7 +51,7 @@ def difference(ours: list[Tensor], theirs: list[Tensor]) -> float:
     return max((a - b).abs().max().item() for a, b in zip(ours, theirs, strict=True))
 
 
-def training_step(what: str, settings: dict[str, Any], B: int, M: int, target: float, repeats: int) -> Row:
+def training_step(what: str, settings: dict[str, Any], B: int, M: int, target: float) -> Row:
     """Forward and backward, with gradients for h and all parameters, at M draws for each of B rows."""
     ours, direct = both(settings)
     h = torch.randn(B, settings["n_features"], requires_grad=True)
@@ -67,7 +67,7 @@ def training_step(what: str, settings: dict[str, Any], B: int, M: int, target: f
     calls = step(ours), step(direct)
     return Row(
         what,
-        *times_ms(*calls, repeats=repeats),
+        *times_ms(*calls),
         target=target,
         memory_ratio=peak_memory(calls[0]) / peak_memory(calls[1]),
         difference=difference(calls[0](), calls[1]()),
@@ -75,7 +75,7 @@ def training_step(what: str, settings: dict[str, Any], B: int, M: int, target: f
 
 
 @torch.no_grad()
-def shared_grid(what: str, settings: dict[str, Any], B: int, G: int, target: float, repeats: int) -> Row:
+def shared_grid(what: str, settings: dict[str, Any], B: int, G: int, target: float) -> Row:
     """Values at G targets shared by B rows; the direct form takes 1,024 at a time, as in a step."""
     ours, direct = both(settings)
     h, y = torch.randn(B, settings["n_features"]), torch.randn(G, settings["n_targets"])
@@ -88,7 +88,7 @@ def shared_grid(what: str, settings: dict[str, Any], B: int, G: int, target: flo
 
     return Row(
         what,
-        *times_ms(on_grid, repeated, repeats=repeats, warmup=1),
+        *times_ms(on_grid, repeated, turns=2, seconds=2.0),
         target=target,
         memory_ratio=peak_memory(on_grid) / peak_memory(repeated),
         difference=difference(on_grid(), repeated()),
@@ -99,11 +99,11 @@ def run() -> list[Row]:
     """Compare the heads; some two minutes."""
     torch.set_num_threads(1)
     return [
-        training_step("image head, B=32 M=1024 D=3, step", IMAGE, B=32, M=1024, target=3.0, repeats=9),
-        shared_grid("image head, 27,000 nodes x 32, values", IMAGE, B=32, G=27_000, target=50.0, repeats=3),
-        training_step("1-D head, B=32 M=1024, step", ONE_DIMENSIONAL, B=32, M=1024, target=2.5, repeats=51),
-        training_step("table head, B=128 M=64, step", TABLE, B=128, M=64, target=1.0, repeats=21),
-        training_step("table head, B=128 M=16, step", TABLE, B=128, M=16, target=1.0, repeats=51),
+        training_step("image head, B=32 M=1024 D=3, step", IMAGE, B=32, M=1024, target=3.0),
+        shared_grid("image head, 27,000 nodes x 32, values", IMAGE, B=32, G=27_000, target=50.0),
+        training_step("1-D head, B=32 M=1024, step", ONE_DIMENSIONAL, B=32, M=1024, target=2.5),
+        training_step("table head, B=128 M=64, step", TABLE, B=128, M=64, target=1.0),
+        training_step("table head, B=128 M=16, step", TABLE, B=128, M=16, target=1.0),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from torch.profiler import ProfilerActivity, profile
@@ -31,27 +31,33 @@ class Row:
         return self.theirs_ms / self.ours_ms
 
 
-def times_ms(*calls: Callable[[], object], repeats: int = 11, warmup: int = 2) -> tuple[float, ...]:
+def times_ms(*calls: Callable[[], object], turns: int = 7, seconds: float = 0.3) -> tuple[float, ...]:
     """Median wall time of each call in milliseconds.
 
-    The calls take turns, so that a drift of the machine's speed falls on all of them alike.
+    The calls take turns, so that a drift of the machine's speed falls on all of them alike. In its turn a
+    call is repeated: what is timed mostly follows itself, as in use, and finds caches and memory accordingly.
 
     Args:
         calls: What is timed.
-        repeats: Timed turns.
-        warmup: Turns before, that are not timed.
+        turns: Turns of each call, after one that is not counted.
+        seconds: How long a turn lasts at least; a longer call is made once.
 
     Returns:
         One time for each call.
     """
     times: list[list[float]] = [[] for _ in calls]
-    for turn in range(warmup + repeats):
+    for turn in range(1 + turns):
         for call, seen in zip(calls, times, strict=True):
-            start = time.perf_counter()
-            call()
-            if turn >= warmup:
-                seen.append(1e3 * (time.perf_counter() - start))
-    return tuple(statistics.median(seen) for seen in times)
+            in_turn = list(_durations(call, seconds))
+            seen.extend(in_turn if turn > 0 else [])
+    return tuple(1e3 * statistics.median(seen) for seen in times)
+
+
+def _durations(call: Callable[[], object], seconds: float) -> Iterator[float]:
+    begin = time.perf_counter()
+    while (start := time.perf_counter()) - begin < seconds:
+        call()
+        yield time.perf_counter() - start
 
 
 def peak_memory(call: Callable[[], object]) -> int:

@@ -169,8 +169,10 @@ def subject(request):
 
 def grid(subject) -> Tensor:
     """A fine grid of y for every row, in the subject's units, shape (G, B, 1)."""
-    case, answer, _ = subject
-    z = torch.cat([torch.linspace(a, b, 20001, dtype=torch.float64) for a, b in ((-60, -6), (-6, 8), (8, 60))])
+    _, answer, _ = subject
+    z = torch.cat(
+        [torch.linspace(a, b, 20001, dtype=torch.float64) for a, b in ((-60, -6), (-6, 8), (8, 60))]
+    )
     return answer.shift + answer.scale * (LOC + SCALE * z[:, None])[..., None]
 
 
@@ -217,8 +219,8 @@ def test_density_is_the_truth(subject):
     y = LOC + SCALE * z
     truth = case.log_pdf(z) - SCALE.log() - answer.scale.log()
     log_p = answer.dist.log_prob(answer.shift + answer.scale * y[..., None])
-    seen = truth > truth.amax(dim=0) - 7  # where hardly a thousandth of the mass lies, precision ends
-    assert ((log_p - truth).abs() < answer.log_z + 0.04)[seen].all()
+    seen = truth > truth.amax(dim=0) - 5  # further down hardly a hundredth of the mass lies, and few nodes
+    assert ((log_p - truth).abs() < answer.log_z + 0.02)[seen].all()
 
 
 def test_log_partition(subject):
@@ -234,12 +236,18 @@ def test_cdf_and_icdf_invert_each_other(subject):
     y = answer.dist.icdf(q)
     assert ((answer.dist.cdf(y) - q[:, None]).abs() < answer.quantile).all()
     assert (y.diff(dim=0) > 0).all()
+    each = torch.tensor(
+        [[0.1, 0.5, 0.9], [0.7, 0.4, 0.2]], dtype=torch.float64
+    )  # levels of their own for rows
+    for level, found in zip(each, answer.dist.icdf(each), strict=True):
+        alone = torch.stack([answer.dist.icdf(level[b])[b] for b in range(B)])
+        torch.testing.assert_close(found, alone)
     tolerance = answer.moment(torch.ones(B, 1))[:, 0] * 0.5
     assert ((case.truth(standard(answer, y)) - q[:, None]).abs() < tolerance).all()
 
 
 def test_moments_and_expectations(subject):
-    case, answer, _ = subject
+    case, answer, kind = subject
     sd = SCALE[:, None] * math.sqrt(case.variance)
     mean, variance = LOC[:, None] + SCALE[:, None] * case.mean, sd**2
     assert ((standard(answer, answer.dist.mean) - mean).abs() < answer.moment(sd)).all()
@@ -252,7 +260,9 @@ def test_moments_and_expectations(subject):
     )
     assert ((powers - torch.tensor([1 / 2, 1 / 3])).abs() < answer.moment(torch.full((B, 1), 0.3))).all()
     shift = answer.dist.expectation(lambda y: y) - answer.dist.mean
-    assert (shift.abs() < 1e-6 * answer.dist.stddev + 1e-12 * answer.dist.mean.abs()).all()
+    # A mixture has its mean in closed form, and expectations of anything by interpolation.
+    tolerance = 2e-4 if kind is Exact else 1e-6
+    assert (shift.abs() < tolerance * answer.dist.stddev + 1e-12 * answer.dist.mean.abs()).all()
 
 
 def test_samples_agree_with_cdf_and_density(subject):
@@ -265,7 +275,7 @@ def test_samples_agree_with_cdf_and_density(subject):
     assert (distance < 2.1 / math.sqrt(n)).all()  # Kolmogorov: exceeded in 3 of 10,000 rows
     log_p = answer.dist.log_prob(y)
     entropy = answer.dist.expectation(lambda y: answer.dist.log_prob(y))
-    # A resampled set is worth 1 / (1 + 1/10) of an independent one; the ESS adds the error of the expectation.
+    # A resampled set is worth 10/11 of an independent one; the ESS adds the error of the expectation.
     error = log_p.std(dim=0) * (1.1 / n + answer.moment(torch.ones(B, 1))[:, 0] ** 2 / 25).sqrt()
     assert ((log_p.mean(dim=0) - entropy).abs() < 4.5 * error + 1e-4).all()
 
@@ -276,7 +286,9 @@ def test_highest_density_region(subject):
     region = dist.highest_density_region(mass)
     inside = region.contains(dist.sample(n, rng(2))).double().mean(dim=0)
     slack = 5 * math.sqrt(mass * (1 - mass) / n * 1.1) + 0.4 * answer.moment(torch.ones(B, 1))[:, 0]
-    if case is not CASES["edged"]:  # on a plateau the log densities of border and inside are equal to rounding
+    if (
+        case is not CASES["edged"]
+    ):  # on a plateau the log densities of border and inside are equal to rounding
         assert ((inside - mass).abs() < slack).all()
     # The smallest set: no longer than the truth's, found by sorting a grid.
     z = torch.linspace(-12, 20, 200_001, dtype=torch.float64)
@@ -292,7 +304,9 @@ def test_highest_density_region(subject):
             assert (ends.diff(dim=1) > 0).all()
             outside = ends + (ends.diff(dim=1) * 1e-3) * torch.tensor([-1.0, 1.0])
             assert not region.contains(outside.flatten()[:, None, None].expand(-1, B, 1))[:, b].any()
-            torch.testing.assert_close(ends.diff(dim=1).sum(), lengths[b] * SCALE[b] * answer.scale[0], **close())
+            torch.testing.assert_close(
+                ends.diff(dim=1).sum(), lengths[b] * SCALE[b] * answer.scale[0], **close()
+            )
 
 
 def close(rtol: float = 1e-2) -> dict[str, float]:
@@ -425,7 +439,7 @@ def test_correlated_gaussian(D, wide):
 
 @pytest.mark.parametrize("D", [2, 3])
 def test_correlated_gaussian_samples_modes_and_region(D):
-    p, offset, dist = gaussian_problem(D)
+    p, _, dist = gaussian_problem(D)
     n = 2000
     y = dist.sample(n, rng(3))
     # Squared Mahalanobis distances follow a chi-square law, and their level sets are the densest regions.
@@ -446,11 +460,11 @@ def test_correlated_gaussian_samples_modes_and_region(D):
 
 
 def test_error_of_log_partition_is_the_spread_over_seeds():
-    p, offset, _ = gaussian_problem(2, n_draws=256)
+    _, offset, _ = gaussian_problem(2, n_draws=256)
     runs = [gaussian_problem(2, n_draws=256, seed=100 * seed)[2] for seed in range(60)]
     errors = torch.stack([dist.log_partition - offset for dist in runs])
     stated = torch.stack([dist.log_partition_error for dist in runs]).square().mean(dim=0).sqrt()
-    # Sixty runs know their spread to one part in eleven; the error from eight replicates is itself a little noisy.
+    # Sixty runs know their spread to one part in eleven; an error from eight replicates is noisy itself.
     ratio = errors.square().mean(dim=0).sqrt() / stated
     assert ((ratio > 0.6) & (ratio < 1.5)).all()
 
@@ -495,7 +509,9 @@ def test_wide_draws_see_what_the_proposal_misses():
     support = tuple(torch.full((D,), v, dtype=torch.float64) for v in (-5.0, 5.0, 1.0))
     blind = ImportanceND(p.log_prob, q, 1, D)
     seeing = ImportanceND(p.log_prob, q, 1, D, support, n_draws=16384)
-    torch.testing.assert_close(blind.log_partition, torch.tensor([math.log(0.5)], dtype=torch.float64), **close())
+    torch.testing.assert_close(
+        blind.log_partition, torch.tensor([math.log(0.5)], dtype=torch.float64), **close()
+    )
     assert (seeing.log_partition.abs() < 5 * seeing.log_partition_error).all()
     assert (seeing.log_partition_error < 0.1).all()
     assert seeing.modes().counts.tolist() == [2]

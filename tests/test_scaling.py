@@ -60,7 +60,9 @@ def test_a_huge_shift_keeps_the_spread(shift):
     z = normal(100, 1)
     units = Standardizer.of("y", z + shift)
     # The data are known to one part in 1e16 of the shift.
-    torch.testing.assert_close(units(z + shift), Standardizer.of("y", z)(z), rtol=0, atol=1e-15 * abs(shift) + 1e-9)
+    torch.testing.assert_close(
+        units(z + shift), Standardizer.of("y", z)(z), rtol=0, atol=1e-15 * abs(shift) + 1e-9
+    )
 
 
 @pytest.mark.parametrize("constant", [0.0, 1.0, 0.1, -1 / 3, 1e-300, 1e300, 123456.789])
@@ -121,7 +123,9 @@ def test_arrays_of_the_user_are_left_alone():
 @pytest.mark.parametrize("convert", ["float", "half", "double", "bfloat16"])
 def test_units_stay_double_whatever_the_model_is(convert):
     y_units = Standardizer.of("y", normal(10, 1) * 1e-200 + 3e-200)
-    model = MixtureModel(MLP(2, (4,)), MixtureHead(4, 1, 2), y_units=y_units, x_units=Standardizer.identity(2))
+    model = MixtureModel(
+        MLP(2, (4,)), MixtureHead(4, 1, 2), y_units=y_units, x_units=Standardizer.identity(2)
+    )
     before = copy.deepcopy(model.state_dict())
     getattr(model, convert)()
     for name, value in model.state_dict().items():

@@ -46,7 +46,8 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
         seed: Of the weights, the order of the data and the draws.
         progress: Whether to show a progress bar.
     """
-    plots.require_matplotlib()  # before the training, not after
+    plots.require_matplotlib()  # what can fail fails before the training
+    folder.mkdir(parents=True, exist_ok=True)
     picture = _free_name(folder, "figure2", ".png")
     task = gustafsson()
     with torch.random.fork_rng(devices=[]):
@@ -58,7 +59,7 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
         config=TrainingConfig(epochs=epochs, seed=seed),
         progress=progress,
     )
-    x = task.x_grid()[::4]
+    x = task.x_grid()[::8]
     n_draws = 1024
     p = model.predictive(x, n_draws=n_draws)
     targets = task.y_grid()[:, None].expand(-1, len(x), 1)  # (G, B, 1)
@@ -78,18 +79,18 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
 def _draw(
     task: ToyTask, x: Tensor, truth: Tensor, energy: Tensor, proposal: Tensor, p: Predictive, picture: Path
 ) -> None:
-    y = task.y_grid()[:, 0]
+    every = 4  # of the grid is as fine as the picture
+    y = task.y_grid()[::every, 0]
     samples = p.sample(4, torch.Generator().manual_seed(0))[..., 0]
     figure, axes = plots.side_by_side(
         {
-            "Ground truth": lambda ax: plots.density(x[:, 0], y, truth, ax),
-            "Energy-based model": lambda ax: plots.density(x[:, 0], y, energy, ax),
-            "Proposal": lambda ax: plots.density(x[:, 0], y, proposal, ax),
+            "Ground truth": lambda ax: plots.density(x[:, 0], y, truth[::every], ax),
+            "Energy-based model": lambda ax: plots.density(x[:, 0], y, energy[::every], ax),
+            "Proposal": lambda ax: plots.density(x[:, 0], y, proposal[::every], ax),
             "Samples of the model": lambda ax: plots.scatter(x[:, 0].repeat(4), samples.flatten(), ax),
         }
     )
     axes[0].set_ylim(-1.6, 2.2)
-    picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=150)
 
 

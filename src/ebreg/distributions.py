@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.distributions import Distribution, constraints
 
 from ebreg import checks, uniforms
@@ -132,13 +131,13 @@ class GaussianMixture(Distribution):
             responsibility = (self.logits - (self.scales.log() + 0.5 * z * z).sum(dim=-1)).softmax(dim=1)
             component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
             weights = self.logits.exp()
-            place = weights.cumsum(dim=1) - weights * torch.special.ndtr(-z[..., 0])
+            place = weights.cumsum(dim=1) - weights * _normal_cdf(-z[..., 0])
             return place.gather(1, component)[:, 0].clamp(0, 1)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""
         z = (value[..., None, :] - self.means) / self.scales  # (..., B, K, D)
-        return (self.logits.exp() * torch.special.ndtr(z).prod(dim=-1)).sum(dim=-1)
+        return (self.logits.exp() * _normal_cdf(z).prod(dim=-1)).sum(dim=-1)
 
     def icdf(self, value: Tensor) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
@@ -251,27 +250,36 @@ class _LogDensity(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor) -> Tensor:
-        """Keep the unnormalised responsibilities, so that the way back needs no exponential."""
-        z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]  # (D, K, M, B)
-        log_norm = log_weights - (scales.log() + _LOG_SQRT_2PI).sum(dim=0)
-        log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
-        top = log_joint.amax(dim=0).clamp_min(torch.finfo(z.dtype).min)
-        # e^-80 adds nothing to 1, and exp is ten times slower where it underflows.
-        joint = (log_joint - top).clamp_(min=-80).exp_()
-        total = joint.sum(dim=0)
-        ctx.save_for_backward(z, joint, total, scales)
+        """Keep the responsibilities, so that the way back needs no exponential."""
+        z, joint, total, top = _responsibilities(value, log_weights, means, scales)
+        ctx.save_for_backward(value, log_weights, means, scales, z, joint, total)
         return total.log() + top
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
         """Gradients for the four arguments."""
-        z, joint, total, scales = ctx.saved_tensors
+        *arguments, z, joint, total = ctx.saved_tensors
+        if torch.is_grad_enabled():  # second derivatives are wanted, and what was kept has no history
+            z, joint, total, _ = _responsibilities(*arguments)
+        scales = arguments[-1]
         share = joint * (grad / total)  # responsibilities times what comes in, (K, M, B)
         pull = share * z
         by_weight, by_mean = share.sum(dim=1), pull.sum(dim=2) / scales
         by_value = -(pull / scales[:, :, None]).sum(dim=1).movedim(0, -1) if ctx.needs_input_grad[0] else None
         return by_value, by_weight, by_mean, ((pull * z).sum(dim=2) - by_weight) / scales
+
+
+def _responsibilities(
+    value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Standardised values z (D, K, M, B), joint densities over e^top, (K, M, B), their sum and top, (M, B)."""
+    z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]
+    log_norm = log_weights - (scales.log() + _LOG_SQRT_2PI).sum(dim=0)
+    log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
+    top = log_joint.amax(dim=0).clamp_min(torch.finfo(z.dtype).min)
+    # e^-80 adds nothing to 1, and exp is ten times slower where it underflows.
+    joint = (log_joint - top).clamp(min=-80).exp()
+    return z, joint, joint.sum(dim=0), top
 
 
 class TargetNoise:
@@ -308,7 +316,7 @@ def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: in
     q = torch.as_tensor(q, dtype=torch.float64)
     if not ((q > 0) & (q < 1)).all():
         raise ValueError(f"quantile levels must lie in (0, 1), got {q.flatten().tolist()}")
-    if q.dim() == 2:
+    if q.dim() >= 2:
         checks.shape("q", q, ("Q", B))
     levels = q.reshape(-1, 1).expand(-1, B) if q.dim() < 2 else q
     values = icdf(levels)[..., None]
@@ -323,7 +331,7 @@ def _solve_quantile(
     left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
     for iteration in range(200):
         z = (y[left, None] - means[left]) / scales[left]
-        gap = (weights[left] * torch.special.ndtr(z)).sum(dim=1) - q[left]
+        gap = (weights[left] * _normal_cdf(z)).sum(dim=1) - q[left]
         low[left] = torch.where(gap < 0, y[left], low[left])
         high[left] = torch.where(gap > 0, y[left], high[left])
         slope = (weights[left] / scales[left] * torch.exp(-0.5 * z * z)).sum(dim=1) / math.sqrt(2 * math.pi)
@@ -349,6 +357,10 @@ def check_mass(mass: float) -> None:
     """Require a mass in (0, 1)."""
     if not 0 < mass < 1:
         raise ValueError(f"mass must lie in (0, 1), got {mass}")
+
+
+def _normal_cdf(z: Tensor) -> Tensor:
+    return 0.5 * torch.special.erfc(-math.sqrt(0.5) * z)  # ndtr has no digits below 1e-16
 
 
 def _normal_icdf(u: Tensor) -> Tensor:

@@ -115,12 +115,18 @@ class EnergyHead(nn.Module):
         # Nodes come last in a tile: W_x h is then one number for a long run of memory. Of rows it takes some:
         # W_y h_y, which is read again for each of them, is then small and stays near.
         n_nodes = min(len(y), max(1, n_columns // 4))
-        rows = self._from_features(h)[:, :, None].split(n_columns // n_nodes, dim=1)
-        W_y = self._target_weight
+        W_y, z = self._target_weight, self._from_features(h)[:, :, None]
+        rows = z.split(n_columns // n_nodes, dim=1)
+        # Without gradients one buffer serves all tiles: to get new pages takes longer than to fill them.
+        buffer = None if torch.is_grad_enabled() else z.new_empty(len(z), rows[0].shape[1], n_nodes)
+
+        def add(z_x: Tensor, z_y: Tensor) -> Tensor:
+            out = None if buffer is None else buffer[:, : z_x.shape[1], : z_y.shape[2]]
+            return torch.add(z_x, z_y, out=out).flatten(1)
 
         def tile(nodes: Tensor) -> Tensor:
             z_y = (W_y @ self._target_features(nodes))[:, None]
-            return torch.cat([self._energy((z_x + z_y).flatten(1)).view(-1, len(nodes)) for z_x in rows])
+            return torch.cat([self._energy(add(z_x, z_y)).view(-1, len(nodes)) for z_x in rows])
 
         return torch.cat([tile(nodes) for nodes in y.split(n_nodes)], dim=1).T
 

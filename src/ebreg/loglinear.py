@@ -93,16 +93,10 @@ class LogLinear:
     def icdf(self, q: Tensor) -> Tensor:
         """Inverse of the distribution function: (Q, B) -> (Q, B)."""
         q = q.double().T.contiguous()
-        last = self._mass.shape[1] - 1
-        cell = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=last)
+        cell = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=self.nodes.shape[1])
         below, above = self._at(self._below, cell), self._at(self._below, cell + 1)
         share = ((q - below) / (above - below).clamp_min(5e-324)).clamp(0, 1)
-        inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
-        t = _inverse_share(share, self._at(self._rise, inner))
-        value = self._at(self.nodes, inner) + t * self._at(self._width, inner)
-        left = self.nodes[:, :1] + share.log() / self._rate_left[:, None]
-        right = self.nodes[:, -1:] - torch.log1p(-share) / self._rate_right[:, None]
-        return torch.where(cell == 0, left, torch.where(cell == last, right, value)).T
+        return self._inside(cell, share).T
 
     @cached_property
     def mean(self) -> Tensor:
@@ -122,10 +116,11 @@ class LogLinear:
         Returns:
             Points, shape (n, B), and weights, shape (n, B), that sum to 1 over the first axis.
         """
-        roots, weights = _gauss_legendre(n_per_cell)
-        below, mass = self._below[:, :-1, None], self._below.diff(dim=1)[:, :, None]
-        q = (below + mass * roots).flatten(1).T
-        return self.icdf(q), (mass * weights).flatten(1).T
+        roots, weights = (part.to(self.nodes) for part in _gauss_legendre(n_per_cell))
+        B, n_cells = self._mass.shape
+        cell = torch.arange(n_cells, device=roots.device).repeat_interleave(n_per_cell).expand(B, -1)
+        points = self._inside(cell, roots.repeat(n_cells).expand(B, -1))
+        return points.T, (self._below.diff(dim=1)[:, :, None] * weights).flatten(1).T
 
     def modes(self, prominence: float = 0.2) -> Modes:
         """Local maxima that rise by at least ``prominence`` (in log density) above the pass to a higher one.
@@ -167,6 +162,15 @@ class LogLinear:
         # Rows first, with the cell of each value: 0 is the left tail, N the right one.
         y = y.double().T.contiguous()
         return y, torch.searchsorted(self.nodes, y, right=True)
+
+    def _inside(self, cell: Tensor, share: Tensor) -> Tensor:
+        # The value that has this share of its cell's mass to its left, (B, n).
+        inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
+        t = _inverse_share(share, self._at(self._rise, inner))
+        value = self._at(self.nodes, inner) + t * self._at(self._width, inner)
+        left = self.nodes[:, :1] + share.log() / self._rate_left[:, None]
+        right = self.nodes[:, -1:] - torch.log1p(-share) / self._rate_right[:, None]
+        return torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
 
     @staticmethod
     def _at(rows: Tensor, index: Tensor) -> Tensor:

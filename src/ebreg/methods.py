@@ -9,7 +9,7 @@
 | `mdn-nll`     | (there is none)         | its log-likelihood      | (there are none) |
 | `mdn-teacher` | Eq. (6), the teacher    | Eq. (8), the student    | q                |
 
-What is detached is written in the ``forward`` of each method and nowhere else; draws are never differentiated.
+What is detached is written in each method and nowhere else; draws are never differentiated.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,10 @@ class Stratified:
         return Draws(draws, taken)
 
 
-SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {"independent": Independent, "stratified": Stratified}
+SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {
+    "independent": Independent,
+    "stratified": Stratified,
+}
 
 
 def _sampler(draws: str, n_draws: int) -> Independent | Stratified:
@@ -238,7 +241,7 @@ class MixtureNLL(Method):
 
 
 class MixtureTeacher(Method):
-    """A mixture density network by Eq. (8), with an energy-based teacher that learns by NCE (Eq. 6) beside it.
+    """A mixture density network by Eq. (8), with an energy-based teacher that learns beside it by Eq. (6).
 
     Args:
         model: The student, which is kept.

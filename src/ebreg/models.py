@@ -97,7 +97,7 @@ class MixtureModel(Model):
         q = self.q(self.features(x))
         if not isinstance(q, GaussianMixture):
             raise TypeError(
-                f"a predictive distribution needs a GaussianMixture, and this head gives a {type(q).__name__}; "
+                f"a predictive distribution needs a GaussianMixture, this head gives a {type(q).__name__}; "
                 "use it as the proposal of an EnergyModel, or call q(features(x)) for the distribution itself"
             )
         return q.rescaled(self.y_units.shift, self.y_units.scale)
@@ -194,5 +194,7 @@ class EnergyModel(Model):
 def _targets_of(head: nn.Module, n_targets: int | None) -> int:
     known = getattr(head, "n_targets", None) if n_targets is None else n_targets
     if known is None:
-        raise ValueError(f"n_targets must be given: a {type(head).__name__} does not say how many targets it has")
+        raise ValueError(
+            f"n_targets must be given: a {type(head).__name__} does not say how many targets it has"
+        )
     return known

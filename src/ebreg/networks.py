@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class MLP(nn.Module):
         super().__init__()
         checks.one_of("activation", activation, ACTIVATIONS)
         sizes = [checks.at_least("n_in", n_in, 1), *(checks.at_least("widths", width, 1) for width in widths)]
-        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in zip(sizes[:-1], sizes[1:], strict=True))
+        self.layers = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(sizes))
         self.activation, self.residual = activation, residual
 
     def forward(self, x: Tensor) -> Tensor:

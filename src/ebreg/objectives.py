@@ -75,7 +75,8 @@ def nce(f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Tensor:
     _check_targets("f_y", f_y, f)
     _check_targets("log_q_y", log_q_y, f)
     logit_y = f_y - log_q_y
-    return torch.logaddexp(logit_y, torch.logsumexp(f - log_q, dim=0)) - logit_y
+    # One sum that has the target in it: where no draw takes part, the gradient of a sum of none would be NaN.
+    return torch.cat([logit_y[None], f - log_q]).logsumexp(dim=0) - logit_y
 
 
 def mdn(log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Predictive(Protocol):
 
     @property
     def log_partition(self) -> Tensor:
-        """log Z(x), shape (B,)."""
+        """Log of the normaliser Z(x), shape (B,)."""
 
     @property
     def log_partition_error(self) -> Tensor:
@@ -91,7 +91,7 @@ class Quadrature1D:
         energy: f(x, .) of the batch: (N, B, 1) -> (N, B).
         proposal: Shape (B,), with ``from_uniform``.
         n_rows: B.
-        support: Low end, high end and width of the tails, each of shape (1,); None takes the proposal's reach.
+        support: Low end, high end and width of the tails, each of shape (1,); None: the proposal's reach.
         n_nodes: Nodes a row, tails apart.
         n_draws: Draws for the diagnostics of the proposal.
     """
@@ -110,14 +110,15 @@ class Quadrature1D:
         self._energy, self._B, self._n_draws = energy, n_rows, n_draws
         nodes = self._first_nodes(n_nodes // 4, support)
         log_f = self._evaluate(nodes)
-        # The error of a cell goes with p times its width cubed: nodes as dense as the cube root of p err least.
+        # A cell errs by about p times its width cubed: nodes as dense as the cube root of p err least.
         curve = LogLinear(nodes, log_f / 3)
         levels = (torch.arange(n_nodes // 2, dtype=torch.float64, device=nodes.device) + 0.5) / (n_nodes // 2)
         more = curve.icdf(levels[:, None].expand(-1, n_rows))
         nodes, order = torch.cat([nodes, more]).sort(dim=0)
         log_f = torch.cat([log_f, self._evaluate(more)]).gather(0, order)
         self._curve = LogLinear(nodes, log_f)
-        half = torch.cat([torch.arange(0, len(nodes) - 1, 2), torch.tensor([len(nodes) - 1])]).to(nodes.device)
+        half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
+        half[-1] = True
         self._coarse = LogLinear(nodes[half], log_f[half])
 
     @property
@@ -252,9 +253,11 @@ class ImportanceND:
             parts = [self._draw(u[:, None].expand(-1, n_rows, -1)) for u in points]
             self._draws = torch.cat([draws for draws, _ in parts])
             self._log_q = torch.cat([log_q for _, log_q in parts])
-            self._f = energy(self._draws)
+            self._f = energy(self._draws).double()
         f, log_q = (part.unflatten(0, (n_replicates, -1)) for part in (self._f, self._log_q))
-        self._replicates = torch.stack([objectives.log_partition(*pair) for pair in zip(f, log_q, strict=True)])
+        self._replicates = torch.stack(
+            [objectives.log_partition(*pair) for pair in zip(f, log_q, strict=True)]
+        )
         self._weights = importance.normalized_weights(self._f, self._log_q)
 
     @property
@@ -298,7 +301,7 @@ class ImportanceND:
             return self._energy(_flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Resampled from fresh draws of the proposal, worth ten times as many as asked for. Shape (n, B, D)."""
+        """Resampled from fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
         share = (self.effective_sample_size / len(self._f)).min().clamp_min(1e-3).item()
         pool = min(math.ceil(10 * n / share), max(100 * n, 100_000))
         with torch.no_grad():
@@ -309,7 +312,9 @@ class ImportanceND:
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y in every target): (..., B, D) -> (..., B)."""
         flat = _flat(y, self._B, self._D)
-        below = [importance.expectation((self._draws <= row).all(dim=-1).to(row), self._weights) for row in flat]
+        below = [
+            importance.expectation((self._draws <= row).all(dim=-1).to(row), self._weights) for row in flat
+        ]
         return torch.stack(below).reshape(y.shape[:-1])
 
     def icdf(self, q: Tensor | float) -> Tensor:
@@ -324,7 +329,9 @@ class ImportanceND:
         cumulative = self._weights.gather(0, order).cumsum(dim=0).T.contiguous()  # (B, M)
         chosen = torch.searchsorted(cumulative, levels.to(cumulative).expand(self._B, -1).contiguous())
         chosen = order.gather(0, chosen.clamp(max=len(self._f) - 1).T)
-        return modes_by_ascent(self.log_prob, self._draws.gather(0, chosen[..., None].expand(-1, -1, self._D)))
+        return modes_by_ascent(
+            self.log_prob, self._draws.gather(0, chosen[..., None].expand(-1, -1, self._D))
+        )
 
     def highest_density_region(self, mass: float) -> Region:
         """Where the density is above the threshold that holds ``mass``."""
@@ -337,26 +344,26 @@ class ImportanceND:
         return importance.expectation(fn(self._draws), self._weights)
 
     def _weighted_quantile(self, q: Tensor) -> Tensor:
-        return torch.stack([importance.quantile(self._draws[..., 0], self._weights, level) for level in q[:, 0]])
+        rows = zip(self._draws[..., 0].split(1, dim=1), self._weights.split(1, dim=1), q.T, strict=True)
+        return torch.cat([importance.quantile(*row) for row in rows], dim=1)
 
     def _draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        # Draws and the log density of the mixture they come from. Fixed shares of two sources are as unbiased
-        # as random ones, and spread less.
-        u = u.to(device=self._wide.means.device) if self._wide is not None else u
+        # Draws and the log density of the mixture they come from, in float64. Fixed shares of two sources are
+        # as unbiased as random ones, and spread less.
         if self._wide is None:
             draws = self.proposal.from_uniform(u)
-            return draws, self.proposal.log_prob(draws)
+            return draws.double(), self.proposal.log_prob(draws).double()
         n_wide = max(1, len(u) // 10)
         share = n_wide / len(u)
         draws = torch.cat([self.proposal.from_uniform(u[n_wide:]), self._wide.from_uniform(u[:n_wide])])
         log_q = torch.logaddexp(
             self.proposal.log_prob(draws) + math.log1p(-share), self._wide.log_prob(draws) + math.log(share)
         )
-        return draws, log_q
+        return draws.double(), log_q.double()
 
 
 class Rescaled:
-    """A predictive distribution in the user's units: that of shift + scale * y, both of shape (D,), float64."""
+    """A predictive distribution in the user's units: that of shift + scale * y, each (D,) in float64."""
 
     def __init__(self, base: Predictive, shift: Tensor, scale: Tensor):
         self._base, self._shift, self._scale = base, shift, scale

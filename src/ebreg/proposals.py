@@ -12,8 +12,8 @@ from ebreg.distributions import GaussianMixture
 def draw(proposal: Distribution, u: Tensor) -> Tensor:
     """Draws that depend on nothing but the proposal and the points u; not differentiated.
 
-    A proposal with ``from_uniform`` turns the points into draws. From any other one the draws are independent,
-    taken under a random state that is seeded by the points and leaves the global one as it was.
+    A proposal with ``from_uniform`` turns the points into draws. From any other one the draws are
+    independent, taken under a random state that is seeded by the points and leaves the global one as it was.
 
     Args:
         proposal: Batch shape (B,), event shape (D,).
@@ -50,6 +50,7 @@ class RowByRow:
 
     def from_uniform(self, u: Tensor) -> Tensor:
         """(M, B, D) -> (M, B, D)."""
+        u = u.to(self._h.device)
         rows = [draw(self._head(self._h[i : i + 1]), u[:, i : i + 1]) for i in range(len(self._h))]
         return torch.cat(rows, dim=1)
 

@@ -31,7 +31,7 @@ class Standardizer(nn.Module):
 
     @classmethod
     def of(cls, name: str, values: Tensor) -> "Standardizer":
-        """Mean and standard deviation of the columns of ``values``, shape (n, C); a constant column gets scale 1."""
+        """Mean and standard deviation of the columns of values, shape (n, C); 1 for a constant column."""
         checks.shape(name, values, ("n", "C"))
         checks.at_least(f"the number of rows of {name}", len(values), 1)
         checks.finite(name, values)

@@ -1,7 +1,8 @@
 """Points in the unit cube, which a proposal's ``from_uniform`` turns into draws.
 
 Randomness is made apart from the distributions that use it: the same points serve every row, every
-number of processes and every proposal.
+number of processes and every proposal. All lie inside the cube: a point on its border would be sent to
+infinity, or into a component that has next to no weight.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ Sampler = Callable[[int, int, int, torch.Generator | None], Tensor]
 
 def independent(n: int, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
     """Independent points, shape (n, B, D)."""
-    return torch.rand(n, B, D, generator=generator, device=_device(generator))
+    # torch.rand gives multiples of 2^-24, so its zero stands for all that is less.
+    return torch.rand(n, B, D, generator=generator, device=_device(generator)).clamp_min_(2.0**-25)
 
 
 def stratified(n: int, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
@@ -28,7 +30,7 @@ def stratified(n: int, B: int, D: int, generator: torch.Generator | None = None)
     """
     u = independent(n, B, D, generator)
     u[..., 0] = (u[..., 0] + torch.arange(n, device=u.device)[:, None]) / n
-    return u
+    return u.clamp_max_(1 - 2.0**-24)
 
 
 def sobol(n: int, D: int, seed: int = 0) -> Tensor:
@@ -39,8 +41,7 @@ def sobol(n: int, D: int, seed: int = 0) -> Tensor:
 @lru_cache(maxsize=32)
 def _sobol(n: int, D: int, seed: int) -> Tensor:
     points = SobolEngine(D, scramble=True, seed=seed).draw(n, dtype=torch.float64)
-    # A point on the border would be sent to infinity; this moves it by less than the sequence's resolution.
-    return points.clamp(2.0**-32, 1 - 2.0**-32)
+    return points.clamp(2.0**-32, 1 - 2.0**-32)  # moves a point by less than the sequence's resolution
 
 
 def _device(generator: torch.Generator | None) -> torch.device | None:

@@ -1,0 +1,51 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ebreg import __version__
+from ebreg.cli import main
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["--version"])
+    assert exit_info.value.code == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_module_and_command_are_the_same():
+    done = subprocess.run([sys.executable, "-m", "ebreg", "--version"], capture_output=True, text=True)
+    assert done.stdout.strip() == f"ebreg {__version__}"
+
+
+def test_demo_measures_and_never_overwrites(tmp_path: Path, capsys):
+    for name in ("figure2.png", "figure2-2.png"):
+        assert main(["demo", "--epochs", "1", "--quiet", "--out", str(tmp_path)]) == 0
+        out = capsys.readouterr().out
+        assert str(tmp_path / name) in out
+        assert "KL(truth || energy-based model)" in out
+        assert (tmp_path / name).stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["--seed", "-1"], "seed must be at least 0, got -1"),
+    ],
+)
+def test_a_mistake_ends_in_a_sentence(arguments: list[str], message: str, capsys, tmp_path: Path):
+    assert main(["demo", "--quiet", "--out", str(tmp_path), *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.startswith("ebreg: ")
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_a_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Path, capsys):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert main(["demo", "--quiet", "--epochs", "1", "--out", str(file)]) == 1
+    assert file.read_text() == "mine"

@@ -1,0 +1,358 @@
+import copy
+import itertools
+import math
+import pickle
+
+import pytest
+import torch
+import zuko
+from torch import Tensor, nn
+from torch.distributions import Independent, StudentT
+
+from ebreg.distributions import GaussianMixture
+from ebreg.energy import EnergyHead
+from ebreg.methods import JointMLE, JointNCE
+from ebreg.models import EnergyModel, MixtureModel, Model
+from ebreg.networks import MLP, MixtureHead
+from ebreg.predictive import Predictive
+from ebreg.proposals import draw
+from ebreg.scaling import Standardizer, Tail
+
+
+@pytest.fixture(autouse=True)
+def _parameters_that_do_not_depend_on_other_tests():
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        yield
+
+
+def rng(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=rng(seed), dtype=torch.float64)
+
+
+def seeded(build, *args, **settings):
+    """Build with parameters that do not depend on other tests."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        return build(*args, **settings)
+
+
+def data(D: int, n: int = 40) -> tuple[Tensor, Tensor]:
+    """Inputs and targets in units far from standard."""
+    x, noise = normal(n, 2), normal(n, D, seed=1)
+    return 100 * x - 7, 1e-3 * (x[:, :1] + 0.5 * noise) + 5
+
+
+def for_table(kind: type[Model], D: int) -> Model:
+    return seeded(kind.for_table, *data(D), n_components=3, width=16)
+
+
+KINDS = list(itertools.product([EnergyModel, MixtureModel], [1, 2]))
+family = pytest.mark.parametrize(("kind", "D"), KINDS, ids=[f"{kind.__name__}-{D}" for kind, D in KINDS])
+
+
+# The family of models
+
+
+@family
+def test_shapes_and_units(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    h = model.features(x)
+    assert h.shape == (40, 16)
+    assert h.dtype == torch.float32
+    z = model.standardize(y)
+    assert z.dtype == torch.float32
+    torch.testing.assert_close(z.mean(dim=0), torch.zeros(D), rtol=0, atol=1e-5)
+    torch.testing.assert_close(z.square().mean(dim=0), torch.ones(D), rtol=1e-5, atol=0)
+    assert model.q(h).batch_shape == (40,)
+    dist = model.predictive(x)
+    assert isinstance(dist, Predictive)
+    assert dist.mean.shape == dist.variance.shape == (40, D)
+    assert dist.mean.dtype == torch.float64
+    assert ((dist.mean - 5).abs() < 0.02).all()  # an untrained model answers somewhere near the data
+    assert (dist.stddev < 0.02).all()
+    assert dist.log_prob(y).shape == (40,)
+
+
+@family
+def test_log_density_carries_the_jacobian_of_the_units(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    plain = copy.deepcopy(model)
+    plain.y_units = Standardizer.identity(D)
+    z = model.y_units(y)
+    here, there = model.predictive(x), plain.predictive(x)
+    log_scale = model.y_units.scale.log().sum()
+    torch.testing.assert_close(here.log_prob(y), there.log_prob(z) - log_scale, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(here.mean, model.y_units.shift + model.y_units.scale * there.mean)
+
+
+@family
+def test_answers_hold_no_graph_and_draw_nothing_from_the_global_state(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    before = torch.random.get_rng_state()
+    dist = model.predictive(x[:3])
+    answers = [dist.mean, dist.variance, dist.log_prob(y[:3]), dist.cdf(y[:3]), dist.sample(4, rng())]
+    answers += [dist.log_partition, dist.pareto_k, dist.modes()[0].log_densities, dist.modes()[0].locations]
+    assert not any(answer.requires_grad for answer in answers)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@family
+def test_a_row_answers_alone_as_in_a_batch(kind, D):
+    model, (x, y) = for_table(kind, D).double(), data(D)
+    together = model.predictive(x[:6])
+    for rows in ([4], [5, 0, 3]):
+        dist = model.predictive(x[rows])
+        torch.testing.assert_close(dist.mean, together.mean[rows], rtol=1e-9, atol=0)
+        torch.testing.assert_close(dist.variance, together.variance[rows], rtol=1e-7, atol=0)
+        torch.testing.assert_close(dist.log_partition, together.log_partition[rows], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            dist.log_prob(y[rows]), together.log_prob(y[:6])[rows], rtol=1e-9, atol=1e-9
+        )
+
+
+@family
+def test_copies_answer_alike(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    expected = model.predictive(x).log_prob(y)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(other.predictive(x).log_prob(y), expected)
+    fresh = kind.for_table(*data(D), n_components=3, width=16)
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(fresh.predictive(x).log_prob(y), expected)
+
+
+@family
+@pytest.mark.parametrize("far", [1e6, -1e6])
+def test_inputs_far_outside_give_numbers(kind, D, far):
+    model, (_, y) = for_table(kind, D), data(D)
+    dist = model.predictive(torch.full((2, 2), 100 * far, dtype=torch.float64))
+    answers = [
+        dist.mean,
+        dist.variance,
+        dist.stddev,
+        dist.log_partition,
+        dist.cdf(y[:2]),
+        dist.sample(5, rng()),
+    ]
+    answers += [dist.highest_density_region(0.9).log_threshold, dist.modes()[0].locations]
+    assert all(torch.isfinite(answer).all() for answer in answers)
+    assert not dist.log_prob(y[:2]).isnan().any()
+    assert not dist.effective_sample_size.isnan().any()
+    assert not dist.pareto_k.isnan().any()
+
+
+@family
+def test_wrong_shapes_are_refused(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    for wrong in (x[:, :1], x[0, :1]):  # one column would broadcast to two
+        with pytest.raises(ValueError, match=r"must have shape \(.*2"):
+            model.features(wrong)
+    if D == 2:
+        with pytest.raises(ValueError, match=r"must have shape \(\.\.\., 2\), got \(40, 1\)"):
+            model.standardize(y[:, :1])
+    with pytest.raises(ValueError, match="must have shape"):
+        model.predictive(x).log_prob(y[:7])
+    with pytest.raises(ValueError, match="must have shape"):
+        model.predictive(x).log_prob(y[:, 0])
+
+
+class Nameless(nn.Module):
+    """An energy of the user's own: it has a call and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, h: Tensor, y: Tensor) -> Tensor:
+        return -0.5 * (y - self.layer(h)).square().sum(dim=-1)
+
+
+def test_number_of_targets_must_be_known():
+    backbone, head = MLP(1, (4,)), MixtureHead(4, 1, 2)
+    with pytest.raises(ValueError, match="n_targets must be given: a Nameless does not say"):
+        EnergyModel(backbone, Nameless(), head)
+    with pytest.raises(ValueError, match="n_targets must be given: a Linear does not say"):
+        MixtureModel(backbone, nn.Linear(4, 1))
+    assert EnergyModel(backbone, Nameless(), head, n_targets=1).n_targets == 1
+    assert EnergyModel(backbone, EnergyHead(4, 3), head).n_targets == 3
+
+
+# The energy model
+
+
+@pytest.mark.parametrize("D", [1, 2])
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_grid_is_f_at_the_same_points(D, ended, own):
+    tail = Tail(-torch.ones(D), torch.ones(D), torch.full((D,), 0.5)) if ended else None
+    energy = seeded(Nameless) if own else seeded(EnergyHead, 4, D, (8, 8), (8, 8))
+    model = EnergyModel(MLP(1, (4,)), energy, MixtureHead(4, D, 2), n_targets=D, tail=tail).double()
+    h, y = normal(3, 4), 2 * normal(9, D)
+    f = model.f_grid(h, y)
+    assert f.shape == (9, 3)
+    torch.testing.assert_close(f, model.f(h, y[:, None].expand(9, 3, D)))
+    torch.testing.assert_close(model.f(h, y[:3]), torch.stack([f[b, b] for b in range(3)]))
+
+
+def test_tail_ends_the_energy():
+    model = EnergyModel(
+        MLP(1, (4,)),
+        seeded(EnergyHead, 4, 1),
+        MixtureHead(4, 1, 2),
+        tail=Tail(*torch.tensor([[-1.0], [2.0], [0.5]])),
+    )
+    h = normal(1, 4).float()
+    inside = torch.tensor([[[-1.0]], [[0.3]], [[2.0]]])
+    torch.testing.assert_close(model.f(h, inside), model.energy(h, inside))
+    outside = torch.tensor([[[-2.0]], [[4.0]]])
+    expected = model.energy(h, inside[[0, 2]]) - torch.tensor([[0.5 * 2**2], [0.5 * 4**2]])
+    torch.testing.assert_close(model.f(h, outside), expected)
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_predictive_is_the_energy_normalised(D):
+    model, (x, y) = for_table(EnergyModel, D).double(), data(D)
+    dist = model.predictive(x[:4])
+    axis = torch.linspace(-9, 9, 401, dtype=torch.float64)
+    nodes = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
+    with torch.no_grad():
+        h = model.features(x[:4])
+        log_z = model.f_grid(h, nodes).logsumexp(dim=0) + D * (axis[1] - axis[0]).log()
+        expected = model.f(h, model.y_units(y[:4])) - log_z - model.y_units.scale.log().sum()
+    tolerance = 5 * dist.log_partition_error + 2e-3  # a step in the grid, and log-linear interpolation
+    assert ((dist.log_prob(y[:4]) - expected).abs() < tolerance).all()
+    assert (dist.log_partition_error < 0.05).all()
+
+
+# The mixture model
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_mixture_model_answers_with_its_mixture(D):
+    model, (x, _) = for_table(MixtureModel, D), data(D)
+    dist, q = model.predictive(x), model.q(model.features(x))
+    assert isinstance(dist, GaussianMixture)
+    torch.testing.assert_close(dist.mean, model.y_units.shift + model.y_units.scale * q.mean.detach())
+    assert torch.equal(dist.log_partition, torch.zeros(40, dtype=torch.float64))
+
+
+def test_mixture_model_explains_what_it_cannot_answer():
+    model = MixtureModel(MLP(2, (4,)), StudentHead(4, 1), n_targets=1)
+    with pytest.raises(TypeError, match=r"needs a GaussianMixture.*proposal of an EnergyModel"):
+        model.predictive(torch.zeros(3, 2))
+
+
+# Any torch Distribution as the proposal
+
+
+class StudentHead(nn.Module):
+    """The smallest head that gives a plain torch Distribution."""
+
+    def __init__(self, H: int, D: int):
+        super().__init__()
+        self.layer = nn.Linear(H, 2 * D)
+
+    def forward(self, h: Tensor) -> Independent:
+        loc, log_scale = self.layer(h).chunk(2, dim=1)
+        return Independent(StudentT(5.0, loc, (0.3 * log_scale).exp()), 1)
+
+
+PROPOSALS = {
+    "StudentT": StudentHead,
+    "zuko": lambda H, D: zuko.flows.NSF(features=D, context=H, transforms=2, hidden_features=(16,)),
+}
+PLAIN = list(itertools.product(PROPOSALS, [1, 2]))
+
+
+@pytest.fixture(params=PLAIN, ids=[f"{name}-{D}" for name, D in PLAIN])
+def plain(request) -> tuple[EnergyModel, Tensor, Tensor, int]:
+    name, D = request.param
+    x, y = data(D)
+    y_units = Standardizer.of("y", y)
+
+    def build() -> EnergyModel:
+        return EnergyModel(
+            MLP(2, (8, 8), activation="silu"),
+            EnergyHead(8, D, (16,), (16, 16)),
+            PROPOSALS[name](8, D),
+            x_units=Standardizer.of("x", x),
+            y_units=y_units,
+            tail=Tail.of(y_units(y)),
+        )
+
+    return seeded(build).double(), x, y, D
+
+
+@pytest.mark.parametrize("draws", ["stratified", "independent"])
+def test_plain_proposals_train(plain, draws):
+    model, x, y, _ = plain
+    method = JointNCE(model, n_draws=16, draws=draws)
+    optimizer = torch.optim.Adam(method.parameters(), lr=1e-2)
+    points = rng(3)
+    before = torch.random.get_rng_state()
+    history = []
+    for _ in range(40):
+        losses = method(x, y, method.points(len(x), points))
+        assert all(loss.shape == (len(x),) for loss in losses.values())
+        optimizer.zero_grad()
+        sum(loss.mean() for loss in losses.values()).backward()
+        assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in method.parameters())
+        assert any(p.grad.abs().sum() > 0 for p in model.proposal.parameters())
+        optimizer.step()
+        history.append(losses["nce"].mean().item())
+    assert sum(history[-5:]) < sum(history[:5])
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("method", [JointNCE, JointMLE])
+def test_plain_proposals_get_as_many_independent_draws_as_asked_for(plain, method):
+    model, x, y, D = plain
+    method = method(model, n_draws=9)
+    u = method.points(len(x), rng())
+    draws = method.sampler(model.q(model.features(x).detach()), model.standardize(y), u)
+    assert draws.taken is None
+    assert draws.y.shape == (9, len(x), D)
+    assert not draws.y.requires_grad
+    first, second = (method(x, y, u) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_plain_proposals_answer(plain):
+    model, x, y, D = plain
+    before = torch.random.get_rng_state()
+    dist = model.predictive(x[:4])
+    axis = torch.linspace(-9, 9, 401, dtype=torch.float64)
+    nodes = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
+    with torch.no_grad():
+        log_z = model.f_grid(model.features(x[:4]), nodes).logsumexp(dim=0) + D * (axis[1] - axis[0]).log()
+    log_z = log_z + model.y_units.scale.log().sum()
+    assert ((dist.log_partition - log_z).abs() < 5 * dist.log_partition_error + 2e-3).all()
+    assert dist.mean.shape == (4, D)
+    assert torch.isfinite(dist.log_prob(y[:4])).all()
+    assert ((dist.effective_sample_size >= 1) & (dist.effective_sample_size <= 2048)).all()
+    assert dist.proposal.log_prob(dist.sample(3, rng())).shape == (3, 4)
+    again = model.predictive(x[:4])
+    assert torch.equal(dist.log_partition, again.log_partition)
+    for rows in ([2], [3, 1]):
+        some = model.predictive(x[rows])
+        torch.testing.assert_close(some.mean, dist.mean[rows], rtol=1e-9, atol=0)
+        torch.testing.assert_close(some.log_partition, dist.log_partition[rows], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            some.effective_sample_size, dist.effective_sample_size[rows], rtol=1e-6, atol=0
+        )
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_draws_follow_the_points():
+    q = Independent(StudentT(5.0, torch.zeros(2, 1), torch.ones(2, 1)), 1)
+    u = torch.rand(50, 2, 1, generator=rng())
+    assert torch.equal(draw(q, u), draw(q, u))
+    assert not torch.equal(draw(q, u), draw(q, u.flip(0)))
+    assert not draw(q, u).requires_grad
+    mixture = GaussianMixture(torch.zeros(2, 1), torch.zeros(2, 1, 1), torch.ones(2, 1, 1))
+    torch.testing.assert_close(draw(mixture, u), math.sqrt(2) * torch.erfinv(2 * u - 1))
