@@ -10,7 +10,9 @@ _CODE = "import time; start = time.perf_counter(); import {}; print(time.perf_co
 
 
 def _seconds(module: str) -> float:
-    done = subprocess.run([sys.executable, "-c", _CODE.format(module)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", _CODE.format(module)], capture_output=True, text=True, check=True
+    )
     return float(done.stdout)
 
 

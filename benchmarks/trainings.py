@@ -18,7 +18,7 @@ K, M = 4, 1024
 
 
 class DirectTraining:
-    """The paper's training loop as it is described there: features repeated per draw, components on the last axis."""
+    """The paper's loop as it is described there: features repeated per draw, components on the last axis."""
 
     def __init__(self, task: ToyTask):
         self.x, self.y = task.x_train.float(), task.y_train.float()
@@ -31,6 +31,7 @@ class DirectTraining:
         self.optimizer = torch.optim.Adam(modules.parameters(), lr=1e-3)
 
     def epoch(self) -> None:
+        """One pass over the data."""
         for index in torch.randperm(len(self.x)).split(32):
             self._step(self.x[index], self.y[index])
 
@@ -57,6 +58,7 @@ class DirectTraining:
 
     @torch.no_grad()
     def kl_to(self, task: ToyTask) -> float:
+        """KL divergence from the truth to the model, on the task's grid."""
         x, y = task.x_grid()[::8], task.y_grid()
         h = self.features(x.float())
         f = self.energy(h, y.float()[:, None].expand(-1, len(x), 1))

@@ -17,6 +17,7 @@ class LastState(nn.Module):
         self.gru = nn.GRU(1, 32, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(B, T, 1) -> (B, 32)."""
         return self.gru(x)[1][0]
 
 

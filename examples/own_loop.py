@@ -28,7 +28,9 @@ for step in range(300):
     f = energy(torch.cat([h.expand(M + 1, -1, -1), values], dim=-1))[..., 0]  # (M + 1, B)
     log_q = q.log_prob(values)
 
-    nce = objectives.nce(f[0], log_q[0].detach(), f[1:], log_q[1:].detach()).mean()  # Eq. (6) moves the energy
+    nce = objectives.nce(
+        f[0], log_q[0].detach(), f[1:], log_q[1:].detach()
+    ).mean()  # Eq. (6) moves the energy
     kl = objectives.log_partition(f[1:].detach(), log_q[1:]).mean()  # Eq. (5) moves the proposal
     optimizer.zero_grad()
     (nce + kl).backward()

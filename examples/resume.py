@@ -1,7 +1,7 @@
 """A training that can be killed and started again; under torchrun it uses several processes.
 
-    python examples/resume.py run.safetensors
-    torchrun --nproc-per-node 2 examples/resume.py run.safetensors
+python examples/resume.py run.safetensors
+torchrun --nproc-per-node 2 examples/resume.py run.safetensors
 """
 
 import sys

@@ -118,6 +118,8 @@ def test_tiles_change_nothing(head: EnergyHead, n_columns: int, monkeypatch: pyt
     monkeypatch.setattr(EnergyHead, "_columns_of_tile", lambda self, device: n_columns)
     tiled = head(h, y), head.grid(h, y[:, 0])
     torch.testing.assert_close(tiled, whole)
+    with torch.no_grad():
+        torch.testing.assert_close(head.grid(h, y[:, 0]), whole[1])
     for f, expected in zip(tiled, whole, strict=True):
         torch.testing.assert_close(gradients(f, head, h, y), gradients(expected, head, h, y))
 
@@ -130,7 +132,9 @@ def test_sizes_beyond_one_tile_equal_row_by_row() -> None:
         assert y.numel() > head._columns_of_tile(h.device)
         rows = [head(h[i : i + 1], y[:, i : i + 1]) for i in range(7)]
         torch.testing.assert_close(head(h, y), torch.cat(rows, dim=1), atol=1e-6, rtol=1e-5)
-        torch.testing.assert_close(head.grid(h, y[:, 0])[:, :1], rows[0], atol=1e-6, rtol=1e-5)
+        nodes = y[:, 0]
+        expanded = head(h, nodes[:, None].expand(-1, 7, -1))
+        torch.testing.assert_close(head.grid(h, nodes), expanded, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -34,7 +34,8 @@ def test_code_in_documents_runs(name: str, tmp_path: Path):
     (block,) = python_blocks(ROOT / name)
     assert "JointNCE(model)" in block
     quick = block.replace(  # the README trains for a hundred epochs; one shows that every line runs
-        "(task.x_train, task.y_train))\n\n", "(task.x_train, task.y_train), config=TrainingConfig(epochs=1))\n\n"
+        "(task.x_train, task.y_train))\n\n",
+        "(task.x_train, task.y_train), config=TrainingConfig(epochs=1))\n\n",
     ).replace("import EnergyModel,", "import EnergyModel, TrainingConfig,")
     assert quick != block
     assert run(sys.executable, "-c", quick, folder=tmp_path)

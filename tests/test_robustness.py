@@ -30,7 +30,9 @@ def log_density(model: EnergyModel, x: Tensor, y: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "config", [QUICK, pytest.param(TrainingConfig(epochs=60), marks=pytest.mark.slow)], ids=["quick", "long"]
 )
-@pytest.mark.parametrize(("factor", "shift"), [(1e-6, 0.0), (1e6, 0.0), (1.0, 1e6), (1e-6, 1.0), (-3e-200, 0.0)])
+@pytest.mark.parametrize(
+    ("factor", "shift"), [(1e-6, 0.0), (1e6, 0.0), (1.0, 1e6), (1e-6, 1.0), (-3e-200, 0.0)]
+)
 def test_the_fit_does_not_depend_on_the_units_of_y(config: TrainingConfig, factor: float, shift: float):
     task = gustafsson(n=500)
     x = torch.linspace(-3, 3, 33, dtype=torch.float64)[:, None]

@@ -75,6 +75,12 @@ def test_a_constant_column_gets_scale_one(constant, n):
     assert units(values).abs().max() <= 1e-15 * max(abs(constant), 1)
 
 
+def test_a_column_that_differs_by_rounding_alone_is_constant():
+    values = torch.tensor([[0.3], [0.1 + 0.2], [0.3]], dtype=torch.float64)
+    assert values[0] != values[1]
+    assert Standardizer.of("x", values).scale.item() == 1
+
+
 def test_single_precision_input_is_measured_in_double():
     values = (normal(1000, 1) + 1e4).float()
     units = Standardizer.of("y", values)

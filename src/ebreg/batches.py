@@ -34,7 +34,9 @@ class TensorData:
             raise ValueError(f"y of {name} must have shape (n, D), D = 1 included; got {tuple(y.shape)}")
         checks.at_least(f"the number of rows of {name}", len(y), 1)
         if len(x) != len(y):
-            raise ValueError(f"x and y of {name} must have as many rows as each other, got {len(x)} and {len(y)}")
+            raise ValueError(
+                f"x and y of {name} must have as many rows as each other, got {len(x)} and {len(y)}"
+            )
         checks.finite(f"x of {name}", x)
         checks.finite(f"y of {name}", y)
         self.x, self.y = x, y
@@ -65,7 +67,8 @@ class ExampleData:
 def as_data(data: Any, name: str = "data") -> Data:
     """Accept a pair of tensors, a data set with ``__getitems__``, or any map-style data set."""
     if isinstance(data, tuple | list) and len(data) == 2:
-        return TensorData(*data, name=name)
+        x, y = data
+        return TensorData(x, y, name)
     if hasattr(data, "__getitems__") and hasattr(data, "__len__"):
         return data
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with a JSON header, written atomically, read without executing anything."""
+"""Checkpoints: one safetensors file with a JSON header, written atomically, nothing executed when read."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{path} is truncated or not a checkpoint ({error}); delete it to start anew, or give another path"
+            f"{path} is truncated or not a checkpoint ({error}); delete it or give another path to start anew"
         ) from error
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path} holds tensors but is not an ebreg checkpoint; give another path")

@@ -15,9 +15,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"ebreg {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     demo = commands.add_parser("demo", help="train on the paper's first 1-D set and draw its Figure 2")
-    demo.add_argument("--out", type=Path, default=Path("demo-output"), help="folder of the picture (demo-output)")
+    demo.add_argument(
+        "--out", type=Path, default=Path("demo-output"), help="folder of the picture (demo-output)"
+    )
     demo.add_argument("--epochs", type=int, default=100, help="passes over the data (100)")
-    demo.add_argument("--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)")
+    demo.add_argument(
+        "--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)"
+    )
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
     options = parser.parse_args(arguments)
     try:

@@ -272,7 +272,7 @@ class _LogDensity(torch.autograd.Function):
 def _responsibilities(
     value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Standardised values z (D, K, M, B), joint densities over e^top, (K, M, B), their sum and top, (M, B)."""
+    """Standardised values, (D, K, M, B); joint densities over e^top, (K, M, B); their sum and top, (M, B)."""
     z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]
     log_norm = log_weights - (scales.log() + _LOG_SQRT_2PI).sum(dim=0)
     log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
@@ -339,10 +339,10 @@ def _solve_quantile(
         # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
         good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
         moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
-        step = (moved - y[left]).abs()
-        going = (gap != 0) & (step > 4 * torch.finfo(y.dtype).eps * moved.abs())
-        left, moved = left[going], moved[going]
+        moved = torch.where(gap == 0, y[left], moved)
+        going = (moved - y[left]).abs() > 2 * torch.finfo(y.dtype).eps * moved.abs()
         y[left] = moved
+        left = left[going]
         if not len(left):
             break
     return y

@@ -40,7 +40,7 @@ class TrainingConfig:
         clip_norm: Longest gradient allowed; None does not clip.
         patience: Epochs without a better validation NLL after which training stops; None trains to the end.
         precision: "float32", or "bf16" for autocast of the networks.
-        seed: Of the order of examples and of the draws. The weights are initialised by whoever made the model.
+        seed: Of the order of examples and of the draws; the model comes with its weights.
         checkpoint_every: Steps between checkpoints; None writes one after each epoch.
         validation_rows: Rows evaluated at once in validation.
     """
@@ -92,7 +92,7 @@ class Progress:
     Attributes:
         epoch: Epochs finished.
         batch: Batches finished in the epoch under way.
-        history: One entry per finished epoch: the mean of each loss, ``validation_nll`` where there is validation.
+        history: One entry per finished epoch: the mean of each loss, and ``validation_nll`` if validated.
         sums: Sums of the losses over the examples of the epoch under way.
         best_epoch: Epoch with the lowest validation NLL.
         seconds: Time spent so far.
@@ -173,14 +173,20 @@ class _Run:
     """One training under way."""
 
     def __init__(
-        self, method: Method, data: Data, validation: Data | None, config: TrainingConfig, processes: Processes
+        self,
+        method: Method,
+        data: Data,
+        validation: Data | None,
+        config: TrainingConfig,
+        processes: Processes,
     ):
         self.method, self.data, self.validation = method, data, validation
         self.config, self.processes = config, processes
         self.parallel = processes.wrap(method)
         self.device = method.model.like.device
+        self.parameters = [p for p in method.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            [p for p in method.parameters() if p.requires_grad],
+            self.parameters,
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             fused=True,  # one pass over all parameters; for small networks most of a step is overhead
@@ -190,9 +196,7 @@ class _Run:
         self.best: dict[str, Tensor] = {}
         self.n_batches = -(-len(data) // config.batch_size)
 
-    def train(
-        self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None
-    ) -> Training:
+    def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
         config, state = self.config, self.state
         start = time.perf_counter() - state.seconds
         bar = _bar(progress and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
@@ -238,7 +242,9 @@ class _Run:
 
     def _step(self, index: Tensor) -> None:
         config = self.config
-        lr = config.learning_rate * SCHEDULES[config.schedule](self.n_steps / (config.epochs * self.n_batches))
+        lr = config.learning_rate * SCHEDULES[config.schedule](
+            self.n_steps / (config.epochs * self.n_batches)
+        )
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         # Every process makes the points of the whole batch and takes those of its own rows, so that the draws
@@ -256,7 +262,7 @@ class _Run:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.method.parameters(), config.clip_norm)
+            torch.nn.utils.clip_grad_norm_(self.parameters, config.clip_norm)
         self.optimizer.step()
         for name, values in losses.items():
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
@@ -339,9 +345,16 @@ class _Run:
 
     def _identity(self) -> dict[str, Any]:
         # What must be equal for a resumed run to be the same run. Checkpoints may come more or less often.
-        settings = {k: v for k, v in asdict(self.config).items() if k not in ("checkpoint_every", "validation_rows")}
+        settings = {
+            k: v for k, v in asdict(self.config).items() if k not in ("checkpoint_every", "validation_rows")
+        }
         n_validation = None if self.validation is None else len(self.validation)
-        return {"method": self.method.name, "rows": len(self.data), "validation rows": n_validation, **settings}
+        return {
+            "method": self.method.name,
+            "rows": len(self.data),
+            "validation rows": n_validation,
+            **settings,
+        }
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

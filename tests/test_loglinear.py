@@ -1,0 +1,319 @@
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+from torch import Tensor
+
+from ebreg.loglinear import LogLinear
+
+F64 = torch.float64
+LEVELS = torch.tensor([1e-9, 1e-4, 0.01, 0.1, 0.33, 0.5, 0.75, 0.99, 1 - 1e-6, 1 - 1e-9], dtype=F64)[:, None]
+
+
+def gaussian(y: np.ndarray) -> np.ndarray:
+    return -0.5 * (y - 0.3) ** 2
+
+
+def two_hills(y: np.ndarray) -> np.ndarray:
+    return np.logaddexp(-0.5 * ((y + 2) / 0.6) ** 2, 0.7 - 0.5 * ((y - 1.5) / 0.9) ** 2)
+
+
+def laplace(y: np.ndarray) -> np.ndarray:
+    return -np.abs(y - 0.25) * 2
+
+
+def plateau(y: np.ndarray) -> np.ndarray:
+    return np.where(np.abs(y) <= 1, 0.0, -60 * (np.abs(y) - 1))
+
+
+def spike(y: np.ndarray) -> np.ndarray:
+    return np.maximum(-0.5 * y**2, 8 - 2000 * np.abs(y - 1))
+
+
+SHAPES = {shape.__name__: shape for shape in (gaussian, two_hills, laplace, plateau, spike)}
+shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+# The corners of the shapes are nodes, so that no shape has a kink inside a cell.
+CORNERS = [-1.0, 0.25, 1.0, 1.0 - 8.5 / 2000, 1.0 + 8.5 / 2000]
+
+
+def nodes_of(n: int) -> np.ndarray:
+    fine = 1 + np.linspace(-0.01, 0.01, 201)
+    return np.unique(np.concatenate([np.linspace(-9, 9, n), CORNERS, fine]))
+
+
+def curve_of(shape: Callable[[np.ndarray], np.ndarray], n: int = 2001, offset: float = 0.0) -> LogLinear:
+    nodes = nodes_of(n)
+    return LogLinear(torch.tensor(nodes)[:, None], torch.tensor(shape(nodes) + offset)[:, None])
+
+
+def integral(fn: Callable[[float], float], low: float = -9.0, high: float = 9.0) -> float:
+    breaks = sorted({low, high, *(c for c in (*CORNERS, -2.0, 0.0, 1.5) if low < c < high)})
+    return sum(integrate.quad(fn, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in pairwise(breaks))
+
+
+# Against quadrature
+
+
+@shapes
+def test_against_quadrature(shape):
+    curve = curve_of(shape, offset=-40.0)
+    z = integral(lambda y: math.exp(shape(y)))
+    mean = integral(lambda y: y * math.exp(shape(y))) / z
+    variance = integral(lambda y: (y - mean) ** 2 * math.exp(shape(y))) / z
+    assert abs(curve.log_partition.item() - (math.log(z) - 40)) < 1e-4
+    assert abs(curve.mean.item() - mean) < 1e-4
+    assert abs(curve.variance.item() - variance) < 1e-4
+    for y in (-4.0, -1.0, 0.0, 0.3, 0.9999, 1.001, 3.0):
+        at = torch.full((1, 1), y, dtype=F64)
+        assert abs(curve.cdf(at).item() - integral(lambda v: math.exp(shape(v)), high=y) / z) < 5e-5
+        assert abs(curve.log_prob(at).item() - (shape(y) - math.log(z))) < 2e-4
+
+
+@shapes
+def test_quantiles_invert_the_distribution_function(shape):
+    curve = curve_of(shape)
+    assert (curve.cdf(curve.icdf(LEVELS)) - LEVELS).abs().max() < 1e-10
+    fine = torch.linspace(1e-3, 1 - 1e-3, 999, dtype=F64)[:, None]
+    assert (curve.cdf(curve.icdf(fine)) - fine).abs().max() < 1e-10
+    assert (curve.icdf(fine).diff(dim=0) > 0).all()
+
+
+@pytest.mark.parametrize("rise", [0.0, 1e-12, 1e-6, 2.9e-3, 3.1e-3, 0.1, 5.0, 300.0, 5000.0])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_few_nodes_with_any_rise(rise, sign):
+    # Every closed form on its own ground: a wide cell, whose rise may be nothing or all there is.
+    nodes = torch.tensor([[0.0], [1.0], [3.0]], dtype=F64)
+    log_f = torch.tensor([[0.0], [sign * rise], [0.5 * sign * rise]], dtype=F64)
+    curve = LogLinear(nodes, log_f)
+    assert (curve.cdf(curve.icdf(LEVELS)) - LEVELS).abs().max() < 1e-10
+    # Gauss's rule on panels that shrink towards the nodes, where the mass of a steep cell sits.
+    steps, outside = np.geomspace(1e-6, 0.5, 40), np.geomspace(1e-6, 60, 80)
+    inner = np.concatenate([steps, 1 - steps])
+    edges = np.unique(np.concatenate([-outside, [0, 1, 3], inner, 1 + 2 * inner, 3 + outside]))
+    roots, weights = np.polynomial.legendre.leggauss(6)
+    half = np.diff(edges)[:, None] / 2
+    y = torch.tensor((edges[:-1, None] + half * (1 + roots)).reshape(-1, 1))
+    weights = torch.tensor((half * weights).reshape(-1, 1)) * curve.log_prob(y).exp()
+    assert abs(weights.sum().item() - 1) < 1e-6
+    mean = (weights * y).sum()
+    assert abs(curve.mean.item() - mean) < 1e-6
+    assert abs(curve.variance.item() - (weights * (y - mean) ** 2).sum()) < 1e-5
+
+
+@shapes
+def test_expectation(shape):
+    curve = curve_of(shape)
+    torch.testing.assert_close(curve.expectation(lambda y: y), curve.mean, rtol=0, atol=1e-6)
+    spread = curve.expectation(lambda y: torch.stack([(y - curve.mean) ** 2, torch.ones_like(y)], dim=-1))
+    torch.testing.assert_close(
+        spread[0], torch.stack([curve.variance[0], torch.ones(()).double()]), rtol=1e-4, atol=0
+    )
+    points, weights = curve.equal_mass_points()
+    assert points.isfinite().all()
+    assert (points.diff(dim=0) >= 0).all()
+    assert abs(weights.sum().item() - 1) < 1e-12
+
+
+def test_converges_with_the_square_of_the_spacing():
+    sizes, errors = [33, 65, 129, 257], []
+    for n in sizes:
+        t = torch.linspace(-1, 1, n, dtype=F64)[:, None]
+        y = 4 * t + 5 * t**3  # evenly spaced nodes would do even better on a Gaussian
+        curve = LogLinear(y, -0.5 * y**2)
+        errors.append(
+            [abs(curve.log_partition.item() - 0.5 * math.log(2 * math.pi)), abs(curve.variance.item() - 1)]
+        )
+    slopes = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert slopes == pytest.approx([-2, -2], abs=0.2)
+
+
+# Regions
+
+
+def test_region_of_a_normal():
+    curve = curve_of(gaussian)
+    for mass in (0.2, 0.9, 0.999):
+        ((interval,),) = curve.highest_density_region(mass).intervals
+        half = stats.norm.ppf(0.5 + mass / 2)
+        torch.testing.assert_close(
+            interval, torch.tensor([0.3 - half, 0.3 + half]).double(), rtol=0, atol=1e-3
+        )
+
+
+@pytest.mark.parametrize("name", ["gaussian", "two_hills", "laplace", "spike"])
+@pytest.mark.parametrize("mass", [0.05, 0.5, 0.9, 0.9999])
+def test_region_is_the_smallest_with_its_mass(name, mass):
+    curve = curve_of(SHAPES[name])
+    region = curve.highest_density_region(mass)
+    (intervals,) = region.intervals
+    held = curve.cdf(intervals[:, 1:]) - curve.cdf(intervals[:, :1])
+    assert abs(held.sum().item() - mass) < 1e-9
+    # Smallest: the density is the same at every end, and is higher inside than outside.
+    ends = curve.log_prob(intervals.reshape(-1, 1))
+    torch.testing.assert_close(ends, region.log_threshold.expand_as(ends), rtol=0, atol=1e-6)
+    y = torch.linspace(-9, 9, 4001, dtype=F64)[:, None]
+    inside = ((y >= intervals[:, 0]) & (y <= intervals[:, 1])).any(dim=1)
+    assert torch.equal(region.contains(y[..., None])[:, 0], inside)
+
+
+def test_region_of_a_plateau_is_all_of_it():
+    ((interval,),) = curve_of(plateau).highest_density_region(0.5).intervals
+    torch.testing.assert_close(interval, torch.tensor([-1.0, 1.0], dtype=F64), rtol=0, atol=1e-9)
+
+
+def test_region_that_reaches_into_the_tails():
+    curve = LogLinear(torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [0.0]]))
+    ((interval,),) = curve.highest_density_region(0.99).intervals
+    assert interval[0] < 0 < 1 < interval[1]
+    assert abs((curve.cdf(interval[1:, None]) - curve.cdf(interval[:1, None])).item() - 0.99) < 1e-9
+
+
+# Modes
+
+
+def test_modes_and_their_masses():
+    curve = curve_of(two_hills)
+    (row,) = curve.modes()
+    y = torch.linspace(-2, 1.5, 3501, dtype=F64)[:, None]
+    below = curve.cdf(y[curve.log_prob(y).argmin()][None]).item()
+    torch.testing.assert_close(row.locations[:, 0], torch.tensor([1.5, -2.0]).double(), rtol=0, atol=0.02)
+    torch.testing.assert_close(row.masses, torch.tensor([1 - below, below]).double(), rtol=0, atol=1e-4)
+    torch.testing.assert_close(row.log_densities, curve.log_prob(row.locations)[:, 0])
+
+
+def hills(*log_f: float) -> LogLinear:
+    values = torch.tensor(log_f, dtype=F64)[:, None]
+    return LogLinear(torch.arange(len(log_f), dtype=F64)[:, None], values)
+
+
+@pytest.mark.parametrize(
+    ("log_f", "prominence", "tops"),
+    [
+        ((0, 1, 0), 0.2, {1}),
+        ((0, 1, 0.9, 1.05, 0), 0.2, {3}),  # a dent of 0.1 is no pass
+        ((0, 1, 0.9, 1.05, 0), 0.05, {1, 3}),
+        ((0, 1, 0.7, 1.05, 0), 0.2, {1, 3}),
+        ((0, 3, 1, 1.1, 1, 3, 0), 0.2, {1, 5}),  # the small one in the valley goes, the valley stays
+        ((0, 1.1, 1, 2, 1.9, 3, 0), 0.2, {5}),  # a staircase
+        ((0, 2, 2, 2, 0), 0.2, {1}),  # a plateau counts once
+        ((5, 0, 5), 0.2, {0, 2}),  # at the ends
+        ((0, 0, 0), 0.2, {0}),
+        ((3, 2, 1), 0.2, {0}),
+    ],
+)
+def test_prominence(log_f, prominence, tops):
+    (row,) = hills(*log_f).modes(prominence)
+    assert set(row.locations[:, 0].int().tolist()) == tops
+    assert abs(row.masses.sum().item() - 1) < 1e-12
+    assert (row.masses.diff() <= 0).all()
+
+
+def test_lowest_point_parts_the_masses_when_a_small_top_goes():
+    (row,) = hills(0, 3, -2, 0.1, 0, 3, 0).modes()
+    curve = hills(0, 3, -2, 0.1, 0, 3, 0)
+    left = curve.cdf(torch.full((1, 1), 2.0, dtype=F64)).item()  # -2, at node 2, is the pass
+    assert sorted(row.masses.tolist()) == pytest.approx(sorted([left, 1 - left]))
+
+
+# Hard nodes
+
+
+def check(curve: LogLinear) -> None:
+    B = len(curve.nodes)
+    levels = LEVELS.expand(-1, B)
+    y = curve.icdf(levels)
+    assert y.isfinite().all()
+    assert (curve.cdf(y) - levels).abs().max() < 1e-10
+    for part in (curve.log_partition, curve.mean, curve.variance, curve.log_prob(y)):
+        assert part.isfinite().all()
+    for region in curve.highest_density_region(0.9).intervals:
+        assert region.isfinite().all()
+    assert curve.expectation(lambda y: y).isfinite().all()
+    assert curve.modes().counts.min() >= 1
+
+
+def test_nodes_without_mass():
+    y = torch.linspace(-3, 3, 61, dtype=F64)[:, None]
+    log_f = torch.where(y.abs() <= 1, 0.0, -torch.inf).double()
+    curve = LogLinear(y, log_f)
+    check(curve)
+    # From the last node with mass to the first without, the density falls by e^700: next to nothing is left.
+    assert abs(curve.log_partition.item() - math.log(2)) < 1e-3
+    assert abs(curve.variance.item() - 1 / 3) < 1e-3
+    for ends in ([0], [-1], [0, -1]):
+        log_f = -0.5 * y**2
+        log_f[ends] = -torch.inf
+        check(LogLinear(y, log_f))
+    check(LogLinear(y, torch.full_like(y, -torch.inf)))
+
+
+def test_nodes_that_repeat():
+    y = torch.linspace(-8, 8, 201, dtype=F64)
+    once = LogLinear(y[:, None], -0.5 * y[:, None] ** 2)
+    y = torch.cat([y, y[::3], y[50:53], y[:1], y[-1:]]).sort().values[:, None]
+    twice = LogLinear(y, -0.5 * y**2)
+    check(twice)
+    at = torch.linspace(-9, 9, 37, dtype=F64)[:, None]
+    torch.testing.assert_close(twice.cdf(at), once.cdf(at), rtol=1e-9, atol=1e-14)
+    for part in ("log_partition", "mean", "variance"):
+        torch.testing.assert_close(getattr(twice, part), getattr(once, part), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(twice.log_prob(at[6:31]), once.log_prob(at[6:31]))
+
+
+@pytest.mark.parametrize("height", [1e3, 1e5, 1e30])
+def test_huge_rises(height):
+    y = torch.arange(5, dtype=F64)[:, None]
+    check(LogLinear(y, height * torch.tensor([0.0, 1.0, -1.0, 1.0, 0.5], dtype=F64)[:, None]))
+    check(LogLinear(y, height * y))
+    curve = LogLinear(y, torch.tensor([0.0, 1e3, 0.0, 1e3, 0.0], dtype=F64)[:, None])
+    assert abs(curve.mean.item() - 2) < 1e-9
+    assert abs(curve.variance.item() - 1) < 1e-2
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6])
+def test_any_unit(scale):
+    y = scale * torch.linspace(-8, 8, 401, dtype=F64)[:, None]
+    curve = LogLinear(y, -0.5 * (y / scale) ** 2)
+    check(curve)
+    assert abs(curve.variance.item() / scale**2 - 1) < 1e-3
+    assert abs(curve.log_partition.item() - 0.5 * math.log(2 * math.pi) - math.log(scale)) < 1e-3
+
+
+def test_rows_depend_on_themselves_alone():
+    g = torch.Generator().manual_seed(0)
+    nodes = 3 * torch.randn(101, 7, generator=g, dtype=F64).sort(dim=0).values
+    log_f = -0.5 * nodes**2 + torch.randn(101, 7, generator=g, dtype=F64)
+    together = LogLinear(nodes, log_f)
+    y, levels = torch.randn(9, 7, generator=g, dtype=F64), LEVELS.expand(-1, 7)
+    check(together)
+    for i in range(7):
+        alone = LogLinear(nodes[:, [i]], log_f[:, [i]])
+        for verb, argument in (("log_prob", y), ("cdf", y), ("icdf", levels)):
+            assert torch.equal(
+                getattr(alone, verb)(argument[:, [i]])[:, 0], getattr(together, verb)(argument)[:, i]
+            )
+        assert torch.equal(alone.mean[0], together.mean[i])
+        assert torch.equal(alone.log_partition[0], together.log_partition[i])
+
+
+def test_nothing_is_changed_or_differentiated():
+    nodes = torch.linspace(-1, 1, 9)[:, None]
+    log_f = torch.zeros(9, 1, requires_grad=True)
+    curve = LogLinear(nodes, log_f)
+    assert not curve.log_partition.requires_grad
+    assert curve.log_partition.dtype == F64
+    assert torch.equal(nodes[:, 0], torch.linspace(-1, 1, 9))
+
+
+def test_wrong_nodes_are_refused():
+    y: Tensor = torch.zeros(5, 2)
+    with pytest.raises(ValueError, match=r"nodes must have shape \(N, B\), got \(5,\)"):
+        LogLinear(y[:, 0], y)
+    with pytest.raises(ValueError, match=r"log_f must have shape \(5, 2\), got \(5, 1\)"):
+        LogLinear(y, y[:, :1])
+    with pytest.raises(ValueError, match="number of nodes, must be at least 2, got 1"):
+        LogLinear(y[:1], y[:1])
