@@ -4,9 +4,14 @@ import torch
 
 from ebreg import MixtureModel, TrainingConfig, fit, methods, networks
 from ebreg.datasets import brando
+from ebreg.scaling import Standardizer, Tail
 
 task = brando()
-data, config = (task.x_train, task.y_train), TrainingConfig(epochs=15)
+data = (task.x_train, task.y_train)
+config = TrainingConfig(epochs=15)  # to be quick; both want a hundred
+
+
+tail = Tail.of(Standardizer.of("y", task.y_train)(task.y_train))
 
 
 def student() -> MixtureModel:
@@ -15,12 +20,10 @@ def student() -> MixtureModel:
     return MixtureModel.for_table(*data)
 
 
-teacher = networks.table(n_inputs=1)
-for method in (
-    methods.MixtureNLL(student()),
-    methods.MixtureTeacher(student(), teacher.energy, teacher.backbone),
-    methods.MixtureTeacher(student(), networks.table(n_inputs=1).energy),  # one backbone for both
-):
+parts = networks.table(n_inputs=1)
+two_networks = methods.MixtureTeacher(student(), parts.energy, parts.backbone, tail=tail)
+one_backbone = methods.MixtureTeacher(student(), networks.table(n_inputs=1).energy, tail=tail)
+for method in (methods.MixtureNLL(student()), two_networks, one_backbone):
     fit(method, data, config=config)
     nll = -method.model.predictive(task.x_test).log_prob(task.y_test).mean()
     print(f"{method.name}: test NLL {nll.item():.3f}")

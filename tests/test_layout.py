@@ -18,10 +18,13 @@ LAYERS = """
     ascent loglinear
     distributions
     importance objectives proposals
+    predictive.protocol
+    predictive.importance predictive.quadrature predictive.rescaled
     predictive
     energy scaling
     networks
     models
+    samplers
     methods
     batches checkpoints processes schedules
     training

@@ -98,10 +98,10 @@ def test_few_nodes_with_any_rise(rise, sign):
     half = np.diff(edges)[:, None] / 2
     y = torch.tensor((edges[:-1, None] + half * (1 + roots)).reshape(-1, 1))
     weights = torch.tensor((half * weights).reshape(-1, 1)) * curve.log_prob(y).exp()
-    assert abs(weights.sum().item() - 1) < 1e-6
+    assert abs(weights.sum().item() - 1) < 1e-8
     mean = (weights * y).sum()
-    assert abs(curve.mean.item() - mean) < 1e-6
-    assert abs(curve.variance.item() - (weights * (y - mean) ** 2).sum()) < 1e-5
+    assert abs(curve.mean.item() - mean) < 1e-8
+    assert abs(curve.variance.item() - (weights * (y - mean) ** 2).sum()) < 1e-8
 
 
 @shapes

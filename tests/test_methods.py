@@ -11,19 +11,17 @@ from ebreg.distributions import GaussianMixture
 from ebreg.energy import EnergyHead
 from ebreg.methods import (
     METHODS,
-    SAMPLERS,
     FixedMLE,
     FixedNCE,
-    Independent,
     JointMLE,
     JointNCE,
     Method,
     MixtureNLL,
     MixtureTeacher,
-    Stratified,
 )
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import MLP, MixtureHead
+from ebreg.samplers import SAMPLERS, Independent, Stratified
 from ebreg.scaling import Standardizer
 
 B, H = 6, 5

@@ -8,8 +8,8 @@ from torch.distributions import Distribution, MultivariateNormal
 
 from ebreg import uniforms
 from ebreg.distributions import GaussianMixture
-from ebreg.methods import SAMPLERS, Draws, Independent, Stratified
 from ebreg.objectives import log_partition, nce
+from ebreg.samplers import SAMPLERS, Draws, Independent, Stratified
 
 
 def rng(seed: int = 0) -> torch.Generator:

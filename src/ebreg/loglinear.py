@@ -217,8 +217,8 @@ class LogLinear:
 
 def _log_mean_decay(drop: Tensor) -> Tensor:
     """Log of the mean of exp(-drop t) over t in [0, 1]."""
-    safe = drop.clamp_min(_FLAT)
-    return torch.where(drop < _FLAT, -drop / 2 + drop**2 / 24, (-torch.expm1(-safe)).log() - safe.log())
+    drop = drop.clamp_min(_LEVEL)
+    return (-torch.expm1(-drop) / drop).log()
 
 
 def _decay_moments(drop: Tensor) -> tuple[Tensor, Tensor]:

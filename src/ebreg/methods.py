@@ -1,24 +1,24 @@
 """The six training methods: which loss moves which parameters.
 
-| method        | f learns by             | q learns by             | draws come from  |
-|---------------|-------------------------|-------------------------|------------------|
-| `fixed-mle`   | Eq. (2)                 | Eq. (5), beside f       | noise around y   |
-| `fixed-nce`   | Eq. (6)                 | Eq. (5), beside f       | noise around y   |
-| `joint-mle`   | Eq. (2)                 | the same Eq. (2)        | q                |
-| `joint-nce`   | Eq. (6)                 | Eq. (5)                 | q                |
-| `mdn-nll`     | (there is none)         | its log-likelihood      | (there are none) |
-| `mdn-teacher` | Eq. (6), the teacher    | Eq. (8), the student    | q                |
+=============  =====================  =======================  ================
+method         f learns by            q learns by              draws come from
+=============  =====================  =======================  ================
+`fixed-mle`    Eq. (2)                Eq. (5), beside f        noise around y
+`fixed-nce`    Eq. (6)                Eq. (5), beside f        noise around y
+`joint-mle`    Eq. (2)                the same Eq. (2)         q
+`joint-nce`    Eq. (6)                Eq. (5)                  q
+`mdn-nll`      (there is none)        its log-likelihood       (there are none)
+`mdn-teacher`  Eq. (6), the teacher   Eq. (8), the student     q
+=============  =====================  =======================  ================
 
 What is detached is written in each method and nowhere else; draws are never differentiated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from ebreg import checks, uniforms
 from ebreg.distributions import TargetNoise
@@ -26,6 +26,8 @@ from ebreg.energy import EnergyHead
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
 from ebreg.proposals import draw
+from ebreg.samplers import Draws, sampler
+from ebreg.scaling import Tail
 
 Losses = dict[str, Tensor]
 
@@ -57,74 +59,6 @@ class Method(nn.Module):
         return -self.model.predictive(x).log_prob(y.to(self.model.y_units.scale))
 
 
-@dataclass(frozen=True)
-class Draws:
-    """Draws of q for a batch.
-
-    Attributes:
-        y: Shape (M, B, D).
-        taken: The draw whose stratum the target took, shape (B,); None where draws are independent.
-    """
-
-    y: Tensor
-    taken: Tensor | None = None
-
-    def as_noise(self, f: Tensor) -> Tensor:
-        """Energies (M, B) of the draws that NCE may use: the target takes part in place of one of them."""
-        return f if self.taken is None else f.scatter(0, self.taken[None], -torch.inf)
-
-
-class Independent:
-    """M independent draws, as in the paper."""
-
-    def __init__(self, n_draws: int):
-        self.n_draws = checks.at_least("n_draws", n_draws, 1)
-
-    def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
-        """Shape (M, B, D)."""
-        return uniforms.independent(self.n_draws, B, D, generator)
-
-    def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
-        """Draw from q for targets y, shape (B, D)."""
-        return Draws(draw(q, u))
-
-
-class Stratified:
-    """One draw from each of M + 1 equal parts of the mixture: less variance, so fewer draws do.
-
-    Log Z uses all of them. NCE must not know the target by its place, so the target takes the stratum it
-    would have been drawn from and stands in for that draw; then target and noise are exchangeable.
-    """
-
-    def __init__(self, n_draws: int):
-        self.n_draws = checks.at_least("n_draws", n_draws, 1)
-
-    def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
-        """Shape (M + 2, B, D): the strata, and one more point that helps to place the target."""
-        strata = uniforms.stratified(self.n_draws + 1, B, D, generator)
-        return torch.cat([strata, uniforms.independent(1, B, D, generator)])
-
-    def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
-        """Draw from q for targets y, shape (B, D)."""
-        strata, place = u[:-1], u[-1, :, 0]
-        if not hasattr(q, "place"):  # nor can NCE know the strata: back to M independent points
-            return Draws(draw(q, (strata[1:] * len(strata)) % 1))
-        draws = draw(q, strata)
-        taken = (q.place(y, place.to(y)) * len(strata)).long().clamp(0, len(strata) - 1)
-        return Draws(draws, taken)
-
-
-SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {
-    "independent": Independent,
-    "stratified": Stratified,
-}
-
-
-def _sampler(draws: str, n_draws: int) -> Independent | Stratified:
-    checks.one_of("draws", draws, SAMPLERS)
-    return SAMPLERS[draws](n_draws)
-
-
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:
     # The target rides along as draw 0: one pass through the networks instead of two.
     return torch.cat([y[None], draws])
@@ -138,7 +72,7 @@ class JointNCE(Method):
 
     def __init__(self, model: EnergyModel, n_draws: int = 32, draws: str = "stratified"):
         super().__init__(model)
-        self.sampler = _sampler(draws, n_draws)
+        self.sampler = sampler(draws, n_draws)
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Method.points`."""
@@ -249,7 +183,8 @@ class MixtureTeacher(Method):
         backbone: The teacher's own features, as in the paper; None shares the student's, and both losses
             reach them.
         n_draws: M.
-        draws: A name in ``SAMPLERS``.
+        draws: A name in ``ebreg.samplers.SAMPLERS``.
+        tail: Where the teacher's energy ends, in standard units.
     """
 
     name = "mdn-teacher"
@@ -262,6 +197,7 @@ class MixtureTeacher(Method):
         backbone: nn.Module | None = None,
         n_draws: int = 32,
         draws: str = "stratified",
+        tail: Tail | None = None,
     ):
         super().__init__(model)
         self.teacher = EnergyModel(
@@ -271,9 +207,10 @@ class MixtureTeacher(Method):
             n_targets=model.n_targets,
             x_units=model.x_units,
             y_units=model.y_units,
+            tail=tail,
         )
         self.shared = backbone is None
-        self.sampler = _sampler(draws, n_draws)
+        self.sampler = sampler(draws, n_draws)
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Method.points`."""

@@ -23,6 +23,8 @@ class Model(nn.Module):
         y_units: None keeps the user's units inside too.
     """
 
+    like: Tensor
+
     def __init__(
         self,
         backbone: nn.Module,
@@ -35,11 +37,8 @@ class Model(nn.Module):
         self.n_targets = n_targets
         self.x_units = x_units
         self.y_units = y_units or Standardizer.identity(n_targets)
-
-    @property
-    def like(self) -> Tensor:
-        """A tensor with the dtype and device that the networks compute in."""
-        return next(self.parameters())
+        # Follows the networks from device to device and from dtype to dtype; to ask the parameters is slow.
+        self.register_buffer("like", torch.empty(0), persistent=False)
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs in the user's units -> features (B, H)."""

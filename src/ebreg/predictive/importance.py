@@ -1,0 +1,166 @@
+"""ImportanceND: p(y | x) of several targets, by weighted draws of the proposal."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg import checks, importance, objectives, uniforms
+from ebreg.ascent import modes_by_ascent
+from ebreg.distributions import check_mass, quantiles
+from ebreg.predictive.protocol import Energy, flat
+from ebreg.proposals import widened
+from ebreg.regions import Modes, Region
+
+
+class ImportanceND:
+    """p(y | x) for any number of targets, by self-normalised importance sampling (Eq. 7).
+
+    The draws are scrambled Sobol points pushed through the proposal, in a few independent replicates whose
+    spread is the error of log Z. A tenth of them comes from one wide Gaussian over the support, so that mass
+    where the proposal has none is seen.
+
+    Args:
+        energy: f(x, .) of the batch: (M, B, D) -> (M, B).
+        proposal: Shape (B,), with ``from_uniform``.
+        support: Low end, high end and width of the tails, each of shape (D,); None leaves the wide draws out.
+        n_targets: D.
+        n_rows: B.
+        n_draws: Draws a row, in all replicates together.
+        n_replicates: Independent scramblings.
+        seed: Of the scrambling.
+    """
+
+    def __init__(
+        self,
+        energy: Energy,
+        proposal: Any,
+        n_rows: int,
+        n_targets: int,
+        support: tuple[Tensor, Tensor, Tensor] | None = None,
+        n_draws: int = 2048,
+        n_replicates: int = 8,
+        seed: int = 0,
+    ):
+        checks.at_least("n_replicates", n_replicates, 2)
+        checks.at_least("n_draws", n_draws, 16 * n_replicates)
+        self.proposal = proposal
+        self._energy, self._B, self._D = energy, n_rows, n_targets
+        self._wide = None
+        if support is not None:
+            low, high, width = support
+            self._wide = widened(low - width, high + width, n_rows)
+        points = [uniforms.sobol(n_draws // n_replicates, n_targets, seed + r) for r in range(n_replicates)]
+        with torch.no_grad():
+            parts = [self._draw(u[:, None].expand(-1, n_rows, -1)) for u in points]
+            self._draws = torch.cat([draws for draws, _ in parts])
+            self._log_q = torch.cat([log_q for _, log_q in parts])
+            self._f = energy(self._draws).double()
+        f, log_q = (part.unflatten(0, (n_replicates, -1)) for part in (self._f, self._log_q))
+        self._replicates = torch.stack(
+            [objectives.log_partition(*pair) for pair in zip(f, log_q, strict=True)]
+        )
+        self._weights = importance.normalized_weights(self._f, self._log_q)
+
+    @property
+    def mean(self) -> Tensor:
+        """Shape (B, D)."""
+        return importance.expectation(self._draws, self._weights)
+
+    @property
+    def variance(self) -> Tensor:
+        """Shape (B, D)."""
+        return importance.expectation((self._draws - self.mean) ** 2, self._weights)
+
+    @property
+    def stddev(self) -> Tensor:
+        """Shape (B, D)."""
+        return self.variance.sqrt()
+
+    @property
+    def log_partition(self) -> Tensor:
+        """Shape (B,)."""
+        return objectives.log_partition(self._f, self._log_q)
+
+    @property
+    def log_partition_error(self) -> Tensor:
+        """From the replicates, shape (B,)."""
+        return importance.replicate_error(self._replicates)
+
+    @property
+    def effective_sample_size(self) -> Tensor:
+        """Of the draws in use, shape (B,)."""
+        return importance.effective_sample_size(self._f, self._log_q)
+
+    @property
+    def pareto_k(self) -> Tensor:
+        """Shape (B,)."""
+        return importance.pareto_k(self._f, self._log_q)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
+        with torch.set_grad_enabled(y.requires_grad and torch.is_grad_enabled()):
+            return self._energy(flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Resampled from fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
+        share = (self.effective_sample_size / len(self._f)).min().clamp_min(1e-3).item()
+        pool = min(math.ceil(10 * n / share), max(100 * n, 100_000))
+        with torch.no_grad():
+            draws, log_q = self._draw(uniforms.independent(pool, self._B, self._D, generator))
+            weights = importance.normalized_weights(self._energy(draws), log_q)
+        return importance.resample(draws, weights, n, generator)
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y <= y in every target): (..., B, D) -> (..., B)."""
+        rows = flat(y, self._B, self._D)
+        below = [
+            importance.expectation((self._draws <= row).all(dim=-1).to(row), self._weights) for row in rows
+        ]
+        return torch.stack(below).reshape(y.shape[:-1])
+
+    def icdf(self, q: Tensor | float) -> Tensor:
+        """Exists for one target only."""
+        return quantiles(self._weighted_quantile, q, self._B, self._D)
+
+    def modes(self) -> Modes:
+        """Local maxima, with the share of 128 equally weighted draws that climb to each."""
+        levels = (torch.arange(128, device=self._f.device) + 0.5) / 128
+        # Along the first target: every sixteenth point of a Sobol sequence, say, is far from uniform.
+        order = self._draws[..., 0].argsort(dim=0)
+        cumulative = self._weights.gather(0, order).cumsum(dim=0).T.contiguous()  # (B, M)
+        chosen = torch.searchsorted(cumulative, levels.to(cumulative).expand(self._B, -1).contiguous())
+        chosen = order.gather(0, chosen.clamp(max=len(self._f) - 1).T)
+        return modes_by_ascent(
+            self.log_prob, self._draws.gather(0, chosen[..., None].expand(-1, -1, self._D))
+        )
+
+    def highest_density_region(self, mass: float) -> Region:
+        """Where the density is above the threshold that holds ``mass``."""
+        check_mass(mass)
+        log_p = self._f - self.log_partition
+        return Region(mass, importance.quantile(log_p, self._weights, 1 - mass), self.log_prob)
+
+    def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
+        """Expectation of ``fn``, (M, B, D) -> (M, B, ...)."""
+        return importance.expectation(fn(self._draws), self._weights)
+
+    def _weighted_quantile(self, q: Tensor) -> Tensor:
+        rows = zip(self._draws[..., 0].split(1, dim=1), self._weights.split(1, dim=1), q.T, strict=True)
+        return torch.cat([importance.quantile(*row) for row in rows], dim=1)
+
+    def _draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        # Draws and the log density of the mixture they come from, in float64. Fixed shares of two sources are
+        # as unbiased as random ones, and spread less.
+        if self._wide is None:
+            draws = self.proposal.from_uniform(u)
+            return draws.double(), self.proposal.log_prob(draws).double()
+        n_wide = max(1, len(u) // 10)
+        share = n_wide / len(u)
+        draws = torch.cat([self.proposal.from_uniform(u[n_wide:]), self._wide.from_uniform(u[:n_wide])])
+        log_q = torch.logaddexp(
+            self.proposal.log_prob(draws) + math.log1p(-share), self._wide.log_prob(draws) + math.log(share)
+        )
+        return draws.double(), log_q.double()
