@@ -90,7 +90,9 @@ class GaussianMixture(Distribution):
         n, (B, D) = math.prod(sample_shape), (self.batch_shape[0], self.n_targets)
         with torch.no_grad():
             dtype, device = self.means.dtype, self.means.device
-            component, _ = self._component(torch.rand(n, B, generator=generator, dtype=dtype, device=device))
+            # 1 - rand lies in (0, 1]: 0 itself could fall to a component without weight.
+            v = 1 - torch.rand(n, B, generator=generator, dtype=dtype, device=device)
+            component, _ = self._component(v)
             z = torch.randn(n, B, D, generator=generator, dtype=dtype, device=device)
             return self._from_component(component, z).reshape(*sample_shape, B, D)
 
@@ -139,7 +141,7 @@ class GaussianMixture(Distribution):
         z = (value[..., None, :] - self.means) / self.scales  # (..., B, K, D)
         return (self.logits.exp() * _normal_cdf(z).prod(dim=-1)).sum(dim=-1)
 
-    def icdf(self, value: Tensor) -> Tensor:
+    def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
         return quantiles(self._icdf, value, self.batch_shape[0], self.n_targets)
 

@@ -48,16 +48,16 @@ class Predictive(Protocol):
     def log_partition_error(self) -> Tensor:
         """Standard error of log Z(x), shape (B,)."""
 
-    def log_prob(self, y: Tensor) -> Tensor:
+    def log_prob(self, y: Tensor, /) -> Tensor:
         """Normalised log density: (..., B, D) -> (..., B)."""
 
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, n: int, /, generator: torch.Generator | None = None) -> Tensor:
         """Shape (n, B, D)."""
 
-    def cdf(self, y: Tensor) -> Tensor:
+    def cdf(self, y: Tensor, /) -> Tensor:
         """P(Y <= y in every target): (..., B, D) -> (..., B)."""
 
-    def icdf(self, q: Tensor | float) -> Tensor:
+    def icdf(self, q: Tensor | float, /) -> Tensor:
         """Quantiles of a single target: (Q,) -> (Q, B, 1)."""
 
     def modes(self) -> Modes:
