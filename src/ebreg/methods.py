@@ -79,7 +79,7 @@ class JointNCE(Method):
         return self.sampler.points(B, self.model.n_targets, generator)
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The losses ``nce`` and ``kl``."""
+        """The losses ``nce`` and ``log_z``."""
         h, y = self.model.features(x), self.model.standardize(y)
         q = self.model.q(h.detach())
         draws = self.sampler(q, y, u)
@@ -91,7 +91,7 @@ class JointNCE(Method):
         """The energy does not move q, and q does not move the energy."""
         return {
             "nce": nce(f_y, log_q_y.detach(), draws.as_noise(f), log_q.detach()),
-            "kl": log_partition(f.detach(), log_q),
+            "log_z": log_partition(f.detach(), log_q),
         }
 
 
@@ -129,7 +129,7 @@ class FixedNCE(Method):
         return uniforms.independent(2 * self.n_draws, B, self.model.n_targets, generator)
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The energy's loss, and ``kl`` of the proposal beside it."""
+        """The energy's loss, and ``log_z`` of the proposal beside it."""
         h, y = self.model.features(x), self.model.standardize(y)
         u_noise, u_q = u.chunk(2)
         noise = self.noise.around(y, self.model.y_units.scale)
@@ -141,7 +141,7 @@ class FixedNCE(Method):
             f_q = self.model.f(h, draws)
         return {
             **self.losses(f[0], log_noise[0], f[1:], log_noise[1:]),
-            "kl": log_partition(f_q, q.log_prob(draws)),
+            "log_z": log_partition(f_q, q.log_prob(draws)),
         }
 
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Losses:
