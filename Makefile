@@ -24,10 +24,10 @@ demo: $(READY) ## train on the paper's first 1-D set and draw its Figure 2
 	@$(BIN)/ebreg demo
 
 test: $(READY) ## the test suite, a few minutes
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2
 
 test-slow: $(READY) ## the long trainings
-	@$(BIN)/python -m pytest -q -m slow
+	@$(BIN)/python -m pytest -q -n 2 -m slow
 
 lint: $(READY) ## ruff and mypy
 	@$(BIN)/ruff check .

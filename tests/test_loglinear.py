@@ -199,9 +199,9 @@ def hills(*log_f: float) -> LogLinear:
         ((0, 1, 0.7, 1.05, 0), 0.2, {1, 3}),
         ((0, 3, 1, 1.1, 1, 3, 0), 0.2, {1, 5}),  # the small one in the valley goes, the valley stays
         ((0, 1.1, 1, 2, 1.9, 3, 0), 0.2, {5}),  # a staircase
-        ((0, 2, 2, 2, 0), 0.2, {1}),  # a plateau counts once
+        ((0, 2, 2, 2, 0), 0.2, {2}),  # a plateau counts once, in its middle
         ((5, 0, 5), 0.2, {0, 2}),  # at the ends
-        ((0, 0, 0), 0.2, {0}),
+        ((0, 0, 0), 0.2, {1}),
         ((3, 2, 1), 0.2, {0}),
     ],
 )

@@ -356,3 +356,19 @@ def test_draws_follow_the_points():
     assert not draw(q, u).requires_grad
     mixture = GaussianMixture(torch.zeros(2, 1), torch.zeros(2, 1, 1), torch.ones(2, 1, 1))
     torch.testing.assert_close(draw(mixture, u), math.sqrt(2) * torch.erfinv(2 * u - 1))
+
+
+@pytest.mark.parametrize("D", [1, 2])
+@pytest.mark.parametrize("kind", [EnergyModel, MixtureModel])
+def test_no_rows_give_empty_answers(kind, D):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(20, 3, generator=generator), torch.randn(20, D, generator=generator)
+    p = kind.for_table(x, y).predictive(x[:0])
+    nothing = y[:0].double()
+    assert p.mean.shape == p.variance.shape == (0, D)
+    assert p.sample(3).shape == (3, 0, D)
+    assert p.log_prob(nothing).shape == p.cdf(nothing).shape == (0,)
+    assert p.effective_sample_size.shape == p.pareto_k.shape == p.log_partition_error.shape == (0,)
+    assert p.highest_density_region(0.5).contains(nothing).shape == (0,)
+    assert p.expectation(lambda y: y).shape == (0, D)
+    assert len(p.modes()) == 0

@@ -627,3 +627,20 @@ def test_wrong_arguments_are_refused(D):
             ImportanceND(base._energy, base.proposal, 3, D, n_draws=100)
         with pytest.raises(ValueError, match="n_replicates must be at least 2"):
             ImportanceND(base._energy, base.proposal, 3, D, n_replicates=1)
+
+
+def test_samples_from_a_pool_in_pieces_are_those_of_one_pool():
+    # With 1,100 rows the pool of 20,000 draws comes in some twenty pieces.
+    B = 1100
+    scale = torch.tensor([1.0, 0.5])
+
+    def energy(y: Tensor) -> Tensor:
+        return -0.5 * ((y - 1) / scale.to(y)).square().sum(dim=-1)
+
+    proposal = GaussianMixture(torch.zeros(B, 1), torch.zeros(B, 1, 2), torch.full((B, 1, 2), 2.0))
+    p = ImportanceND(energy, proposal, B, 2, n_draws=256)
+    samples = p.sample(300, torch.Generator().manual_seed(0))
+    assert samples.shape == (300, B, 2)
+    errors = (samples.mean(dim=(0, 1)) - 1) / (scale / math.sqrt(300 * B))
+    assert errors.abs().max() < 12  # a row's samples come from one pool and repeat some of its draws
+    torch.testing.assert_close(samples.std(dim=(0, 1)), scale.double(), rtol=0.02, atol=0)

@@ -59,7 +59,9 @@ def modes_by_ascent(log_prob: Callable[[Tensor], Tensor], draws: Tensor, n_steps
         n_steps: Steps of ascent.
     """
     # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
-    unit = draws.std(dim=0, correction=0).clamp_min(torch.finfo(draws.dtype).tiny)  # (B, D)
+    unit = (
+        (draws - draws.mean(dim=0)).square().mean(dim=0).sqrt().clamp_min(torch.finfo(draws.dtype).tiny)
+    )  # (B, D)
     tops = unit * gradient_ascent(
         lambda z: log_prob(z * unit), draws / unit, n_steps=n_steps, step_size=0.1, growth=1.2
     )

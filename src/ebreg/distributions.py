@@ -157,7 +157,7 @@ class GaussianMixture(Distribution):
         if self.n_targets == 1:
             return self._curve.highest_density_region(mass)
         log_prob = self.log_prob(self.from_uniform(uniforms.sobol(4096, self.n_targets)))
-        return Region(mass, log_prob.quantile(1 - mass, dim=0), self.log_prob)
+        return Region(mass, log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))], self.log_prob)
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
@@ -299,7 +299,9 @@ class TargetNoise:
         """The noise for targets y, shape (B, D); ``unit`` (D,) is what one sigma of 1 means in units of y."""
         B, D = y.shape
         K = len(self.sigmas)
-        scales = y.new_tensor(self.sigmas)[:, None] / torch.as_tensor(unit, dtype=y.dtype, device=y.device)
+        # Divided in double precision: a unit of 1e40 is fine, though single precision does not hold it.
+        unit = torch.as_tensor(unit, dtype=torch.float64)
+        scales = (torch.tensor(self.sigmas, dtype=torch.float64)[:, None] / unit.cpu()).to(y)
         return GaussianMixture(
             y.new_zeros(B, K),
             y[:, None].expand(B, K, D),

@@ -5,6 +5,7 @@ normaliser, the distribution function, its inverse, the moments and the highest-
 forms of one object: they cannot disagree. Every row is computed from its own nodes alone.
 """
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
@@ -148,7 +149,7 @@ class LogLinear:
         return Region(
             mass,
             low - self._log_z,
-            lambda y: self.log_prob(y.reshape(-1, y.shape[-2])).reshape(y.shape[:-1]),
+            lambda y: self.log_prob(y.reshape(math.prod(y.shape[:-2]), y.shape[-2])).reshape(y.shape[:-1]),
             self._level_intervals(low),
         )
 
@@ -257,11 +258,13 @@ def _gauss_legendre(n: int) -> tuple[Tensor, Tensor]:
 
 def _peaks(log_f: list[float], prominence: float) -> tuple[list[int], list[int]]:
     """Indices of the prominent maxima and of the lowest points between them."""
-    steps = [i for i, value in enumerate(log_f) if i == 0 or value != log_f[i - 1]]  # a plateau counts once
+    steps = [i for i, value in enumerate(log_f) if i == 0 or value != log_f[i - 1]]
+    ends = [*steps[1:], len(log_f)]
     peaks = [
-        here
-        for before, here, after in zip([None, *steps], steps, [*steps[1:], None], strict=False)
-        if (before is None or log_f[before] < log_f[here]) and (after is None or log_f[after] < log_f[here])
+        (start + end - 1) // 2  # a plateau counts once, in its middle
+        for start, end in zip(steps, ends, strict=True)
+        if (start == 0 or log_f[start - 1] < log_f[start])
+        and (end == len(log_f) or log_f[end] < log_f[start])
     ]
     valleys = [min(range(p, q), key=log_f.__getitem__) for p, q in pairwise(peaks)]
     while valleys:

@@ -56,7 +56,7 @@ class Method(nn.Module):
 
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
         """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
-        return -self.model.predictive(x).log_prob(y.to(self.model.y_units.scale))
+        return -self.model.log_prob(x, y)
 
 
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:

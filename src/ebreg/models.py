@@ -23,8 +23,6 @@ class Model(nn.Module):
         y_units: None keeps the user's units inside too.
     """
 
-    like: Tensor
-
     def __init__(
         self,
         backbone: nn.Module,
@@ -37,8 +35,11 @@ class Model(nn.Module):
         self.n_targets = n_targets
         self.x_units = x_units
         self.y_units = y_units or Standardizer.identity(n_targets)
-        # Follows the networks from device to device and from dtype to dtype; to ask the parameters is slow.
-        self.register_buffer("like", torch.empty(0), persistent=False)
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor with the dtype and device that the networks compute in."""
+        return next(self.parameters())
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs in the user's units -> features (B, H)."""
@@ -51,6 +52,11 @@ class Model(nn.Module):
     def predictive(self, x: Tensor, **settings: Any) -> Predictive:
         """p(y | x) in the user's units for a batch of inputs."""
         raise NotImplementedError  # every model is one of the two below
+
+    @torch.no_grad()
+    def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
+        """Log density of targets y, (B, D), in the user's units, shape (B,)."""
+        return self.predictive(x).log_prob(y.to(self.y_units.scale))
 
 
 class MixtureModel(Model):
@@ -89,6 +95,12 @@ class MixtureModel(Model):
     def q(self, h: Tensor) -> Distribution:
         """The distribution in standard units, from features (B, H)."""
         return self.head(h)
+
+    @torch.no_grad()
+    def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
+        """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
+        log_q = self.q(self.features(x)).log_prob(self.standardize(y))
+        return log_q - self.y_units.scale.log().sum()
 
     @torch.no_grad()
     def predictive(self, x: Tensor, **settings: Any) -> Predictive:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import AffineTransform, Distribution, TransformedDistribution
 
 from ebreg.distributions import GaussianMixture
 
@@ -53,6 +53,12 @@ class RowByRow:
         u = u.to(self._h.device)
         rows = [draw(self._head(self._h[i : i + 1]), u[:, i : i + 1]) for i in range(len(self._h))]
         return torch.cat(rows, dim=1)
+
+    def rescaled(self, shift: Tensor, scale: Tensor) -> Distribution:
+        """The distribution of shift + scale * y, as a torch Distribution; both have shape (D,)."""
+        return TransformedDistribution(
+            self._batch, AffineTransform(shift, scale, event_dim=1), validate_args=False
+        )
 
 
 def widened(low: Tensor, high: Tensor, B: int) -> GaussianMixture:

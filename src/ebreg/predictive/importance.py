@@ -105,13 +105,23 @@ class ImportanceND:
             return self._energy(flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Resampled from fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
-        share = (self.effective_sample_size / len(self._f)).min().clamp_min(1e-3).item()
-        pool = min(math.ceil(10 * n / share), max(100 * n, 100_000))
-        with torch.no_grad():
-            draws, log_q = self._draw(uniforms.independent(pool, self._B, self._D, generator))
-            weights = importance.normalized_weights(self._energy(draws), log_q)
-        return importance.resample(draws, weights, n, generator)
+        """Resampled from a pool of fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
+        share = (self.effective_sample_size / len(self._f)).clamp_min(1e-3)
+        pool = math.ceil(10 * n / share.min().item()) if self._B else 0
+        kept = self._draws.new_empty(n, self._B, self._D)
+        log_total = torch.full_like(self.log_partition, -torch.inf)
+        # In pieces: with the chance that is a piece's share of the weight so far, a sample moves on to it.
+        # The result is that of one pool, at the memory of one piece.
+        for size in _pieces(pool, at_most=max(1024, 2**20 // max(1, self._B))):
+            with torch.no_grad():
+                draws, log_q = self._draw(uniforms.independent(size, self._B, self._D, generator))
+                f = self._energy(draws).double()
+            picked = importance.resample(draws, importance.normalized_weights(f, log_q), n, generator)
+            log_piece = torch.logsumexp(f - log_q, dim=0)
+            log_total = torch.logaddexp(log_total, log_piece)
+            coin = uniforms.independent(n, self._B, 1, generator).to(kept)
+            kept = torch.where(coin < (log_piece - log_total).exp()[:, None], picked, kept)
+        return kept
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y in every target): (..., B, D) -> (..., B)."""
@@ -164,3 +174,7 @@ class ImportanceND:
             self.proposal.log_prob(draws) + math.log1p(-share), self._wide.log_prob(draws) + math.log(share)
         )
         return draws.double(), log_q.double()
+
+
+def _pieces(total: int, at_most: int) -> list[int]:
+    return [min(at_most, total - start) for start in range(0, total, at_most)]

@@ -1,5 +1,6 @@
 """The questions that every predictive distribution answers, and the shape they are asked in."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
@@ -73,4 +74,4 @@ class Predictive(Protocol):
 def flat(y: Tensor, B: int, D: int) -> Tensor:
     """Targets (..., B, D) as (n, B, D); a wrong shape would else broadcast into a wrong answer."""
     checks.shape("y", y, (*["..."] * (y.dim() - 2), B, D))
-    return y.reshape(-1, B, D)
+    return y.reshape(math.prod(y.shape[:-2]), B, D)

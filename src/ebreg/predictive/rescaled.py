@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from ebreg import checks
-from ebreg.distributions import GaussianMixture
 from ebreg.predictive.protocol import Predictive
 from ebreg.regions import Modes, Region
 
@@ -36,9 +35,8 @@ class Rescaled:
 
     @property
     def proposal(self) -> Any:
-        """The proposal, in the same units where it knows how."""
-        base = self._base.proposal
-        return base.rescaled(self._shift, self._scale) if isinstance(base, GaussianMixture) else base
+        """The proposal, in the same units."""
+        return self._base.proposal.rescaled(self._shift, self._scale)
 
     @property
     def effective_sample_size(self) -> Tensor:
