@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from benchmarks.direct import DirectHead
 from benchmarks.measure import Row, print_table
 from ebreg import metrics, networks
+from ebreg.config import PAPER
 from ebreg.datasets import ToyTask, gustafsson
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
-from ebreg.training import PAPER, fit
+from ebreg.training import fit
 
 K, M = 4, 1024
 

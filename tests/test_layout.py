@@ -27,6 +27,7 @@ LAYERS = """
     samplers
     methods
     batches checkpoints processes schedules
+    config
     training
     datasets.toy metrics plots
     datasets

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from ebreg import metrics
+from ebreg.config import TrainingConfig
 from ebreg.datasets import TASKS, gustafsson
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
-from ebreg.training import TrainingConfig, fit
+from ebreg.training import fit
 
 QUICK = TrainingConfig(epochs=8, batch_size=128)
 

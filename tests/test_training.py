@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ebreg import checkpoints, methods, networks
+from ebreg.config import PAPER, TrainingConfig
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.schedules import SCHEDULES
-from ebreg.training import PAPER, TrainingConfig, fit
+from ebreg.training import fit
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2)
 
@@ -293,9 +294,11 @@ def test_a_checkpoint_of_another_model_or_training_is_refused(tmp_path: Path):
     before = weights(untouched)
     for method, data, config, message in [
         (untouched, (x, y), CONFIG, "of another model.*shape"),
-        (methods.MixtureNLL(MixtureModel.for_table(x, y)), (x, y), CONFIG, "method = 'joint-nce'"),
+        (methods.MixtureNLL(MixtureModel.for_table(x, y)), (x, y), CONFIG, "method = 'joint-nce"),
         (joint(x, y), (x, y), replace(CONFIG, batch_size=8), "batch_size = 16"),
         (joint(x, y), (x[1:], y[1:]), CONFIG, "rows = 60"),
+        (joint(x, y), (x, y + 1e-9), CONFIG, "checksum of the data"),
+        (methods.JointNCE(joint(x, y).model, n_draws=5), (x, y), CONFIG, "n_draws=4"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             fit(method, data, config=config, checkpoint=path, resume=True, progress=False)

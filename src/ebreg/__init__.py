@@ -2,8 +2,9 @@
 
 from ebreg import distributions, importance, methods, models, networks, objectives, predictive, training
 from ebreg._version import __version__
+from ebreg.config import TrainingConfig
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.training import TrainingConfig, fit
+from ebreg.training import fit
 
 __all__ = [
     "EnergyModel",

@@ -1,6 +1,8 @@
 """Data as batches by index: one gather per batch, not one call per example."""
 
+import zlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -40,6 +42,15 @@ class TensorData:
         checks.finite(f"x of {name}", x)
         checks.finite(f"y of {name}", y)
         self.x, self.y = x, y
+
+    @cached_property
+    def checksum(self) -> int:
+        """Of all values, so that a training is not resumed on other data."""
+        checksum = 0
+        for values in (self.x, self.y):
+            content = values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+            checksum = zlib.crc32(content.data, checksum)
+        return checksum
 
     def __len__(self) -> int:
         return len(self.y)

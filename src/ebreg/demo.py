@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from ebreg import metrics, plots
+from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask, gustafsson
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
 from ebreg.predictive import Predictive
-from ebreg.training import TrainingConfig, fit
+from ebreg.training import fit
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class GaussianMixture(Distribution):
     def sample(
         self, sample_shape: int | Sequence[int] = (), generator: torch.Generator | None = None
     ) -> Tensor:
-        """Independent draws, shape (*sample_shape, B, D); from the global state if no generator is given."""
+        """Independent draws, shape sample_shape + (B, D); from the global state if no generator is given."""
         sample_shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
         n, (B, D) = math.prod(sample_shape), (self.batch_shape[0], self.n_targets)
         with torch.no_grad():

@@ -87,6 +87,10 @@ class JointNCE(Method):
         f, log_q = self.model.f(h, values), q.log_prob(values)
         return self.losses(f[0], log_q[0], f[1:], log_q[1:], draws)
 
+    def extra_repr(self) -> str:
+        """The settings."""
+        return repr(self.sampler)
+
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
         """The energy does not move q, and q does not move the energy."""
         return {
@@ -143,6 +147,10 @@ class FixedNCE(Method):
             **self.losses(f[0], log_noise[0], f[1:], log_noise[1:]),
             "log_z": log_partition(f_q, q.log_prob(draws)),
         }
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"sigmas={self.noise.sigmas}, n_draws={self.n_draws}"
 
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Losses:
         """The noise has no parameters: there is nothing to detach."""
@@ -215,6 +223,10 @@ class MixtureTeacher(Method):
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Method.points`."""
         return self.sampler.points(B, self.model.n_targets, generator)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.sampler!r}, shared={self.shared}"
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """The losses ``mdn`` of the student and ``nce`` of the teacher."""

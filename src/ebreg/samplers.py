@@ -27,11 +27,14 @@ class Draws:
         return f if self.taken is None else f.scatter(0, self.taken[None], -torch.inf)
 
 
+@dataclass(frozen=True)
 class Independent:
     """M independent draws, as in the paper."""
 
-    def __init__(self, n_draws: int):
-        self.n_draws = checks.at_least("n_draws", n_draws, 1)
+    n_draws: int
+
+    def __post_init__(self) -> None:
+        checks.at_least("n_draws", self.n_draws, 1)
 
     def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
         """Shape (M, B, D)."""
@@ -42,6 +45,7 @@ class Independent:
         return Draws(draw(q, u))
 
 
+@dataclass(frozen=True)
 class Stratified:
     """One draw from each of M + 1 equal parts of the mixture: less variance, so fewer draws do.
 
@@ -49,8 +53,10 @@ class Stratified:
     would have been drawn from and stands in for that draw; then target and noise are exchangeable.
     """
 
-    def __init__(self, n_draws: int):
-        self.n_draws = checks.at_least("n_draws", n_draws, 1)
+    n_draws: int
+
+    def __post_init__(self) -> None:
+        checks.at_least("n_draws", self.n_draws, 1)
 
     def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
         """Shape (M + 2, B, D): the strata, and one more point that helps to place the target."""

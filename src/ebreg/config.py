@@ -1,0 +1,69 @@
+"""TrainingConfig: the settings of a training, checked when they are made."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from ebreg import checks
+from ebreg.schedules import SCHEDULES
+
+PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of a training.
+
+    Attributes:
+        epochs: Passes over the data.
+        batch_size: Examples a step, over all processes together.
+        learning_rate: Of Adam, at the top of the schedule.
+        schedule: A name in ``ebreg.schedules.SCHEDULES``.
+        weight_decay: Decoupled, as in AdamW.
+        clip_norm: Longest gradient allowed; None does not clip.
+        patience: Epochs without a better validation NLL after which training stops; None trains to the end.
+        precision: "float32", or "bf16" for autocast of the networks.
+        seed: Of the order of examples and of the draws; the model comes with its weights.
+        checkpoint_every: Steps between checkpoints; None writes one after each epoch.
+        validation_rows: Rows evaluated at once in validation.
+    """
+
+    epochs: int = 100
+    batch_size: int = 128
+    learning_rate: float = 3e-3
+    schedule: str = "one-cycle"
+    weight_decay: float = 0.0
+    clip_norm: float | None = 10.0
+    patience: int | None = None
+    precision: str = "float32"
+    seed: int = 0
+    checkpoint_every: int | None = None
+    validation_rows: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "validation_rows"):
+            checks.at_least(name, getattr(self, name), 1)
+        for name in ("patience", "checkpoint_every"):
+            if getattr(self, name) is not None:
+                checks.at_least(name, getattr(self, name), 1)
+        checks.at_least("seed", self.seed, 0)
+        checks.positive("learning_rate", self.learning_rate)
+        if self.clip_norm is not None:
+            checks.positive("clip_norm", self.clip_norm)
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        checks.one_of("schedule", self.schedule, SCHEDULES)
+        checks.one_of("precision", self.precision, PRECISIONS)
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> "TrainingConfig":
+        """Settings by name; an unknown name is an error."""
+        known = [f.name for f in fields(cls)]
+        for name in settings:
+            checks.one_of("a training setting", name, known)
+        return cls(**settings)
+
+
+# The settings of the paper: Adam at 1e-3 for 75 epochs of batches of 32, nothing else.
+PAPER = TrainingConfig(epochs=75, batch_size=32, learning_rate=1e-3, schedule="constant", clip_norm=None)
