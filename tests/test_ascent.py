@@ -6,12 +6,9 @@ from torch import Tensor
 
 from ebreg.ascent import gradient_ascent, modes_by_ascent
 from ebreg.distributions import GaussianMixture
+from support import rng
 
 F64 = torch.float64
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 TOP = torch.tensor([1.0, -2.0], dtype=F64)

@@ -9,12 +9,9 @@ from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 from ebreg.distributions import GaussianMixture, TargetNoise, quantiles
+from support import rng
 
 F64 = torch.float64
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def parameters(

@@ -8,12 +8,9 @@ from torch import Tensor
 from torch.distributions import Normal
 
 from ebreg import importance
+from support import rng
 
 MU, SIGMA, C = 0.7, 0.8, -3.0  # p = N(MU, SIGMA^2), f = log p + C, q = N(0, 1) in the closed-form tests
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def normal_problem(M: int, B: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:

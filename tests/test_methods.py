@@ -23,23 +23,9 @@ from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import MLP, MixtureHead
 from ebreg.samplers import SAMPLERS, Independent, Stratified
 from ebreg.scaling import Standardizer
+from support import normal, rng
 
 B, H = 6, 5
-
-
-@pytest.fixture(autouse=True)
-def _parameters_that_do_not_depend_on_other_tests():
-    with torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(0)
-        yield
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=rng(seed), dtype=torch.float64)
 
 
 def batch(D: int = 1, n: int = B) -> tuple[Tensor, Tensor]:

@@ -17,21 +17,7 @@ from ebreg.networks import MLP, MixtureHead
 from ebreg.predictive import Predictive
 from ebreg.proposals import draw
 from ebreg.scaling import Standardizer, Tail
-
-
-@pytest.fixture(autouse=True)
-def _parameters_that_do_not_depend_on_other_tests():
-    with torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(0)
-        yield
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=rng(seed), dtype=torch.float64)
+from support import normal, rng
 
 
 def seeded(build, *args, **settings):

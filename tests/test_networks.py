@@ -7,10 +7,7 @@ from torch import Tensor, nn
 
 from ebreg.energy import ACTIVATIONS
 from ebreg.networks import MLP, NETWORKS, MixtureHead, Parts, image_heads, paper_1d, table
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from support import rng
 
 
 def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -10,6 +10,7 @@ from torch.distributions import Normal
 
 from ebreg import objectives, uniforms
 from ebreg.distributions import GaussianMixture
+from support import rng
 
 # The family: every objective with the arguments it takes, in their order.
 OBJECTIVES = {
@@ -20,10 +21,6 @@ OBJECTIVES = {
     "nll": ("log_q_y",),
 }
 WITH_DRAWS = [name for name, arguments in OBJECTIVES.items() if "f" in arguments]
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def problem(M: int = 7, B: int = 3, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ from torch.distributions import MultivariateNormal
 
 from ebreg.distributions import GaussianMixture
 from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled
+from support import rng
 
 # Every case is a known density of a standard variable z; row b holds y = LOC[b] + SCALE[b] z, with energy
 # f = log p + OFFSET[b], so that its log Z is OFFSET[b].
@@ -19,10 +20,6 @@ OFFSET = torch.tensor([0.0, -5.0, 40.0], dtype=torch.float64)
 B = 3
 SUPPORT = tuple(torch.tensor([v], dtype=torch.float64) for v in (-8.0, 10.0, 2.0))
 EDGE = 0.02  # width of the edges of the case "edged"
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def ndtr(z: Tensor, mean: float, scale: float) -> Tensor:

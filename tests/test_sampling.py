@@ -10,10 +10,7 @@ from ebreg import uniforms
 from ebreg.distributions import GaussianMixture
 from ebreg.objectives import log_partition, nce
 from ebreg.samplers import SAMPLERS, Draws, Independent, Stratified
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from support import rng
 
 
 def mixture(

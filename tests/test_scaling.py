@@ -7,10 +7,7 @@ import torch
 from ebreg.models import MixtureModel
 from ebreg.networks import MLP, MixtureHead
 from ebreg.scaling import Standardizer, Tail
-
-
-def rng(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from support import rng
 
 
 def normal(n: int, C: int) -> torch.Tensor:
