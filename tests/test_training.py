@@ -317,7 +317,7 @@ def test_a_loss_that_is_not_finite_ends_in_a_sentence():
     ("data", "message"),
     [
         ((torch.zeros(4, 2), torch.zeros(3, 1)), "as many rows"),
-        ((torch.zeros(4, 2), torch.zeros(4)), r"\(n, D\)"),
+        ((torch.zeros(4, 2), torch.zeros(4)), "rows and columns"),
         ((torch.zeros(0, 2), torch.zeros(0, 1)), "at least 1"),
         ((torch.full((4, 2), torch.nan), torch.zeros(4, 1)), "x of data must be finite"),
         ((torch.zeros(4, 2), torch.full((4, 1), torch.inf)), "y of data must be finite"),

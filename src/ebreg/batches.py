@@ -30,10 +30,8 @@ class TensorData:
         name: What the data is called in messages.
     """
 
-    def __init__(self, x: Tensor, y: Tensor, name: str = "data"):
-        x, y = torch.as_tensor(x), torch.as_tensor(y)
-        if y.dim() != 2:
-            raise ValueError(f"y of {name} must have shape (n, D), D = 1 included; got {tuple(y.shape)}")
+    def __init__(self, x: Any, y: Any, name: str = "data"):
+        x, y = checks.numbers(f"x of {name}", x), checks.table(f"y of {name}", y)
         checks.at_least(f"the number of rows of {name}", len(y), 1)
         if len(x) != len(y):
             raise ValueError(
@@ -61,7 +59,7 @@ class TensorData:
 
 
 class ExampleData:
-    """Any map-style data set of (x, y) pairs, one example at a time."""
+    """Any map-style data set: of (x, y) pairs one at a time, or of batches through ``__getitems__``."""
 
     def __init__(self, examples: Any):
         self._examples = examples
@@ -69,22 +67,29 @@ class ExampleData:
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
-        pairs = [self._examples[int(i)] for i in index]
-        x = torch.stack([torch.as_tensor(x) for x, _ in pairs])
-        return x, torch.stack([torch.as_tensor(y).reshape(-1) for _, y in pairs])
+    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+        if hasattr(self._examples, "__getitems__"):
+            got = self._examples.__getitems__(list(index))
+            if isinstance(got, tuple):
+                return got
+        else:
+            got = [self._examples[i] for i in index]
+        # torch's own data sets give a list of examples for a list of indices.
+        x = torch.stack([torch.as_tensor(x) for x, _ in got])
+        return x, torch.stack([torch.as_tensor(y).reshape(-1) for _, y in got])
 
 
 def as_data(data: Any, name: str = "data") -> Data:
-    """Accept a pair of tensors, a data set with ``__getitems__``, or any map-style data set."""
-    if isinstance(data, tuple | list) and len(data) == 2:
-        x, y = data
-        return TensorData(x, y, name)
-    if hasattr(data, "__getitems__") and hasattr(data, "__len__"):
+    """Accept a tuple (x, y) of tensors or arrays, or any map-style data set."""
+    if isinstance(data, tuple):
+        if len(data) != 2:
+            raise ValueError(f"{name} must be a tuple (x, y), got a tuple of {len(data)}")
+        return TensorData(*data, name)
+    if isinstance(data, TensorData):
         return data
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
         return ExampleData(data)
-    raise TypeError(f"{name} must be a pair (x, y) or a map-style data set, got {type(data).__name__}")
+    raise TypeError(f"{name} must be a tuple (x, y) or a map-style data set, got {type(data).__name__}")
 
 
 def in_chunks(data: Data, index: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:

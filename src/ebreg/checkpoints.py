@@ -14,6 +14,15 @@ from ebreg.errors import CheckpointError
 FORMAT = 1
 
 
+def prepare(path: Path) -> None:
+    """Make the folder of a checkpoint, and fail now rather than at the first write."""
+    if path.is_dir():
+        raise IsADirectoryError(f"checkpoint must be a file, and {path} is a folder; name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"checkpoint {path} cannot be written: no right to write in {path.parent}")
+
+
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write a checkpoint; after a crash at any moment the old file or the new one is there, whole."""
     from safetensors.torch import save
@@ -21,7 +30,6 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
     # safetensors refuses tensors that share memory, as tied weights do.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with open(partial, "wb") as file:
@@ -61,8 +69,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, facts
 
 
-def load_into(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Copy tensors into a module whose names and shapes must be the same.
+def check_fits(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Require the names and shapes of a module.
 
     Raises:
         CheckpointError: Naming the first difference.
@@ -78,4 +86,3 @@ def load_into(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Path
                 f"{path} is of another model: {name!r} has shape {tuple(tensors[name].shape)} there and "
                 f"{tuple(tensor.shape)} here; give another path"
             )
-    module.load_state_dict(dict(tensors))

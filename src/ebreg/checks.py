@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +19,31 @@ def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
     if not fits:
         wanted = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
         raise ValueError(f"{name} must have shape ({wanted}), got {tuple(tensor.shape)}")
+
+
+def numbers(name: str, values: Any) -> Tensor:
+    """Turn a tensor, an array, a data frame or nested lists of real numbers into a tensor."""
+    try:
+        tensor = torch.as_tensor(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(
+            f"{name} must hold numbers, as a tensor, an array or lists; got {type(values).__name__} ({error})"
+        ) from error
+    if tensor.is_complex():
+        raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
+    return tensor
+
+
+def table(name: str, values: Any) -> Tensor:
+    """The same, with rows and columns."""
+    tensor = numbers(name, values)
+    if tensor.dim() == 1:
+        raise ValueError(
+            f"{name} must have rows and columns, got shape {tuple(tensor.shape)}; "
+            "add the dimension of a single column by [:, None]"
+        )
+    shape(name, tensor, ("rows", "columns"))
+    return tensor
 
 
 def finite(name: str, tensor: Tensor) -> None:
@@ -41,7 +68,7 @@ def at_least(name: str, value: int, minimum: int) -> int:
 
 def positive(name: str, value: float) -> float:
     """Require a finite number above zero."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
     if not (value > 0 and math.isfinite(value)):
         raise ValueError(f"{name} must be a finite number above 0, got {value}")

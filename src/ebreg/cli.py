@@ -32,8 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
+    import torch
+
     from ebreg import demo
 
+    torch.set_num_threads(1)  # networks this small gain nothing from more, and lose much on a busy machine
     result = demo.run(options.out, epochs=options.epochs, seed=options.seed, progress=not options.quiet)
     print(result)
     return 0

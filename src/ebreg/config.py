@@ -43,18 +43,22 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "validation_rows"):
-            checks.at_least(name, getattr(self, name), 1)
+            self._keep(name, checks.at_least(name, getattr(self, name), 1))
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
-                checks.at_least(name, getattr(self, name), 1)
-        checks.at_least("seed", self.seed, 0)
-        checks.positive("learning_rate", self.learning_rate)
+                self._keep(name, checks.at_least(name, getattr(self, name), 1))
+        self._keep("seed", checks.at_least("seed", self.seed, 0))
+        self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:
-            checks.positive("clip_norm", self.clip_norm)
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+            self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))
+        if self.weight_decay != 0:
+            self._keep("weight_decay", checks.positive("weight_decay", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
         checks.one_of("precision", self.precision, PRECISIONS)
+
+    def _keep(self, name: str, value: float) -> None:
+        # As plain Python numbers, also where an array gave them: settings go into checkpoints as JSON.
+        object.__setattr__(self, name, value)
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> "TrainingConfig":

@@ -138,6 +138,7 @@ class GaussianMixture(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""
+        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
         z = (value[..., None, :] - self.means) / self.scales  # (..., B, K, D)
         return (self.logits.exp() * _normal_cdf(z).prod(dim=-1)).sum(dim=-1)
 

@@ -40,10 +40,16 @@ class Method(nn.Module):
     """
 
     name: ClassVar[str]
+    trains: ClassVar[type[Model]]
     model: Model
 
     def __init__(self, model: Model):
         super().__init__()
+        if not isinstance(model, self.trains):
+            raise TypeError(
+                f"{type(self).__name__} trains a model of type {self.trains.__name__}, "
+                f"got {type(model).__name__}"
+            )
         self.model = model
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
@@ -68,6 +74,7 @@ class JointNCE(Method):
     """f by NCE (Eq. 6) with q as the noise, q by its divergence to f (Eq. 5): the paper's method."""
 
     name = "joint-nce"
+    trains = EnergyModel
     model: EnergyModel
 
     def __init__(self, model: EnergyModel, n_draws: int = 32, draws: str = "stratified"):
@@ -121,6 +128,7 @@ class FixedNCE(Method):
     """
 
     name = "fixed-nce"
+    trains = EnergyModel
     model: EnergyModel
 
     def __init__(self, model: EnergyModel, sigmas: Sequence[float], n_draws: int = 1024):
@@ -171,6 +179,7 @@ class MixtureNLL(Method):
     """A mixture density network by its log-likelihood: the baseline."""
 
     name = "mdn-nll"
+    trains = MixtureModel
     model: MixtureModel
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
@@ -196,6 +205,7 @@ class MixtureTeacher(Method):
     """
 
     name = "mdn-teacher"
+    trains = MixtureModel
     model: MixtureModel
 
     def __init__(

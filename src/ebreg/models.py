@@ -1,12 +1,14 @@
 """Models: EnergyModel, an energy with its proposal on one backbone, and MixtureModel, a mixture alone."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from ebreg import networks
+from ebreg import checks, networks
 from ebreg.distributions import GaussianMixture
 from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled
 from ebreg.proposals import RowByRow
@@ -34,7 +36,7 @@ class Model(nn.Module):
         self.backbone = backbone
         self.n_targets = n_targets
         self.x_units = x_units
-        self.y_units = y_units or Standardizer.identity(n_targets)
+        self.y_units = y_units or Standardizer.identity(n_targets, "y")
 
     @property
     def like(self) -> Tensor:
@@ -43,20 +45,33 @@ class Model(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs in the user's units -> features (B, H)."""
-        return self.backbone(x if self.x_units is None else self.x_units(x).to(self.like.dtype))
+        x = x if self.x_units is None else self.x_units(x)
+        return self.backbone(x.to(self.like.dtype) if x.is_floating_point() else x)
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
         return self.y_units(y).to(self.like.dtype)
 
-    def predictive(self, x: Tensor, **settings: Any) -> Predictive:
-        """p(y | x) in the user's units for a batch of inputs."""
-        raise NotImplementedError  # every model is one of the two below
-
     @torch.no_grad()
-    def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
+    def predictive(self, x: Any, **settings: Any) -> Predictive:
+        """p(y | x) in the user's units for a batch of inputs, with the networks in evaluation mode.
+
+        Args:
+            x: A batch of inputs: a tensor, or what can be turned into one.
+            **settings: For an EnergyModel, those of :class:`ebreg.predictive.Quadrature1D` for one target
+                and of :class:`ebreg.predictive.ImportanceND` for several.
+        """
+        x = checks.numbers("x", x).to(self.like.device)
+        checks.finite("x", x)
+        with evaluating(self):
+            return self._predictive(self.features(x), **settings)
+
+    def log_prob(self, x: Any, y: Any) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,)."""
-        return self.predictive(x).log_prob(y.to(self.y_units.scale))
+        return self.predictive(x).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+
+    def _predictive(self, h: Tensor) -> Predictive:
+        raise NotImplementedError  # abstract
 
 
 class MixtureModel(Model):
@@ -82,8 +97,9 @@ class MixtureModel(Model):
         self.head = head
 
     @classmethod
-    def for_table(cls, x: Tensor, y: Tensor, n_components: int = 8, width: int = 64) -> "MixtureModel":
+    def for_table(cls, x: Any, y: Any, n_components: int = 8, width: int = 64) -> "MixtureModel":
         """The default for a table x (n, C) with targets y (n, D), in their units."""
+        x, y = _same_rows(x, y)
         parts = networks.table(x.shape[1], y.shape[1], n_components, width)
         return cls(
             parts.backbone,
@@ -99,13 +115,12 @@ class MixtureModel(Model):
     @torch.no_grad()
     def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
-        log_q = self.q(self.features(x)).log_prob(self.standardize(y))
+        with evaluating(self):
+            log_q = self.q(self.features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
-    @torch.no_grad()
-    def predictive(self, x: Tensor, **settings: Any) -> Predictive:
-        """q(y | x) in the user's units."""
-        q = self.q(self.features(x))
+    def _predictive(self, h: Tensor) -> Predictive:
+        q = self.q(h)
         if not isinstance(q, GaussianMixture):
             raise TypeError(
                 f"a predictive distribution needs a GaussianMixture, this head gives a {type(q).__name__}; "
@@ -143,8 +158,9 @@ class EnergyModel(Model):
         self.tail = tail
 
     @classmethod
-    def for_table(cls, x: Tensor, y: Tensor, n_components: int = 8, width: int = 64) -> "EnergyModel":
+    def for_table(cls, x: Any, y: Any, n_components: int = 8, width: int = 64) -> "EnergyModel":
         """The default for a table x (n, C) with targets y (n, D), in their units."""
+        x, y = _same_rows(x, y)
         parts = networks.table(x.shape[1], y.shape[1], n_components, width)
         y_units = Standardizer.of("y", y)
         return cls(
@@ -177,22 +193,15 @@ class EnergyModel(Model):
         """The proposal in standard units, from features (B, H)."""
         return self.proposal(h)
 
-    @torch.no_grad()
-    def predictive(self, x: Tensor, **settings: Any) -> Predictive:
-        """p(y | x) in the user's units.
-
-        Args:
-            x: A batch of inputs.
-            **settings: Handed to :class:`Quadrature1D` for one target, :class:`ImportanceND` for several.
-        """
-        h = self.features(x)
+    def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
         q: Any = self.q(h)
         if not hasattr(q, "from_uniform"):
             q = RowByRow(self.proposal, h)
         support = None if self.tail is None else (self.tail.low, self.tail.high, self.tail.width)
 
         def energy(y: Tensor) -> Tensor:
-            return self.f(h, y.to(h.dtype))
+            with evaluating(self):
+                return self.f(h, y.to(h.dtype))
 
         base: Predictive
         if self.n_targets == 1:
@@ -202,6 +211,19 @@ class EnergyModel(Model):
         return Rescaled(base, self.y_units.shift, self.y_units.scale)
 
 
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while: dropout is off, batch-norm keeps its statistics, rows are independent."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
 def _targets_of(head: nn.Module, n_targets: int | None) -> int:
     known = getattr(head, "n_targets", None) if n_targets is None else n_targets
     if known is None:
@@ -209,3 +231,10 @@ def _targets_of(head: nn.Module, n_targets: int | None) -> int:
             f"n_targets must be given: a {type(head).__name__} does not say how many targets it has"
         )
     return known
+
+
+def _same_rows(x: Any, y: Any) -> tuple[Tensor, Tensor]:
+    x, y = checks.table("x", x), checks.table("y", y)
+    if len(x) != len(y):
+        raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
+    return x, y

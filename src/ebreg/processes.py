@@ -55,6 +55,7 @@ def connect(device: torch.device) -> Iterator[Processes]:
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     try:
         yield Processes(dist.get_rank(), dist.get_world_size())
+        dist.barrier()  # nobody leaves while another still waits for an answer
     finally:
         if started_here:
             dist.destroy_process_group()

@@ -14,25 +14,27 @@ class Standardizer(nn.Module):
     Args:
         shift: Shape (C,).
         scale: Above 0, shape (C,).
+        name: What the columns are called in messages.
     """
 
     shift: Tensor
     scale: Tensor
 
-    def __init__(self, shift: Tensor, scale: Tensor):
+    def __init__(self, shift: Tensor, scale: Tensor, name: str = "values"):
         super().__init__()
+        self.name = name
         for name, value in (("shift", shift), ("scale", scale)):
             self.register_buffer(name, value.detach().to(torch.float64, copy=True))
 
     @classmethod
-    def identity(cls, n_columns: int) -> "Standardizer":
+    def identity(cls, n_columns: int, name: str = "values") -> "Standardizer":
         """Leaves units as they are."""
-        return cls(torch.zeros(n_columns), torch.ones(n_columns))
+        return cls(torch.zeros(n_columns), torch.ones(n_columns), name)
 
     @classmethod
     def of(cls, name: str, values: Tensor) -> "Standardizer":
         """Mean and standard deviation of the columns of values, shape (n, C); 1 for a constant column."""
-        checks.shape(name, values, ("n", "C"))
+        values = checks.table(name, values)
         checks.at_least(f"the number of rows of {name}", len(values), 1)
         checks.finite(name, values)
         values = values.double()
@@ -42,14 +44,14 @@ class Standardizer(nn.Module):
         spread = ((values / unit - mean) ** 2).mean(dim=0).sqrt()
         # Rounding alone spreads a constant column by about its last digit.
         scale = torch.where(spread > 1e-14, unit * spread, 1.0)
-        units = cls(unit * mean, scale)
+        units = cls(unit * mean, scale, name)
         if not torch.isfinite(units(values)).all():
             raise ValueError(f"{name} spans more than float64 can hold; divide it by a constant")
         return units
 
     def forward(self, values: Tensor) -> Tensor:
         """To standard units, in float64: (..., C) -> (..., C)."""
-        checks.shape("values", values, (*["..."] * (values.dim() - 1), len(self.shift)))
+        checks.shape(self.name, values, (*["..."] * (values.dim() - 1), len(self.shift)))
         return (values.double() - self.shift) / self.scale
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Standardizer":

@@ -5,19 +5,20 @@ checkpoints and processes. With a checkpoint, a run that is killed at any moment
 same weights, to the last bit, as one that was not.
 """
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebreg import checkpoints
+from ebreg import checkpoints, checks
 from ebreg.batches import Data, as_data, in_chunks
 from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import CheckpointError, TrainingError
@@ -82,6 +83,7 @@ def fit(
     """Train a method on data, in place.
 
     With validation data the weights of the best epoch are kept, also when training is interrupted by Ctrl-C.
+    Afterwards the method and its model are in evaluation mode.
     Under ``torchrun`` every process calls this with the same arguments.
 
     Args:
@@ -94,6 +96,10 @@ def fit(
         progress: Whether to show a progress bar.
         after_epoch: Called with the number of epochs finished, after each.
     """
+    if not isinstance(method, Method):
+        raise TypeError(f"fit takes a method, such as methods.JointNCE(model); got {type(method).__name__}")
+    if not isinstance(config, TrainingConfig | None):
+        raise TypeError(f"config must be a TrainingConfig, got {type(config).__name__}")
     data = as_data(data)
     validation = None if validation is None else as_data(validation, "validation")
     config = config or TrainingConfig()
@@ -102,12 +108,18 @@ def fit(
         raise FileExistsError(
             f"checkpoint {path} exists: pass resume=True to go on from it, or give another path to start anew"
         )
+    if path is not None:
+        checkpoints.prepare(path)
     device = method.model.like.device
     with connect(device) as processes, _local_random_state(device, config.seed):
         run = _Run(method, data, validation, config, processes)
-        if path is not None and path.exists():
-            run.restore(path)
-        return run.train(path, progress, after_epoch)
+        try:
+            if path is not None and path.exists():
+                run.restore(path)
+            return run.train(path, progress, after_epoch)
+        finally:
+            method.eval()
+            del run  # its hold on the processes ends before they part
 
 
 class _Run:
@@ -132,7 +144,7 @@ class _Run:
             weight_decay=config.weight_decay,
             fused=True,  # one pass over all parameters; for small networks most of a step is overhead
         )
-        self.noise = torch.Generator().manual_seed(config.seed)
+        self.noise = torch.Generator().manual_seed(config.seed % 2**63)
         self.state = Progress()
         self.best: dict[str, Tensor] = {}
         self.n_batches = -(-len(data) // config.batch_size)
@@ -143,7 +155,7 @@ class _Run:
         bar = _bar(progress and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
         with bar, _stop_on_interrupt() as stop:
             bar.update(state.epoch * self.n_batches + state.batch)
-            while state.epoch < config.epochs and not self._should_stop(stop):
+            while state.epoch < config.epochs and not self._out_of_patience() and not self._agreed(stop):
                 self._epoch(path, bar, stop)
                 state.seconds = time.perf_counter() - start
                 if state.batch:  # interrupted in the middle
@@ -163,7 +175,8 @@ class _Run:
         config, state = self.config, self.state
         self.method.train()
         order = torch.randperm(
-            len(self.data), generator=torch.Generator().manual_seed(config.seed * 1_000_003 + state.epoch)
+            len(self.data),
+            generator=torch.Generator().manual_seed((config.seed * 1_000_003 + state.epoch) % 2**63),
         )
         for index in order.split(config.batch_size)[state.batch :]:
             self._step(index)
@@ -171,10 +184,8 @@ class _Run:
             bar.update()
             if path is not None and config.checkpoint_every and self.n_steps % config.checkpoint_every == 0:
                 self.save(path)
-            if self.processes.total(stop.is_set())[0]:
-                stop.set()
-                if state.batch < self.n_batches:
-                    return
+            if self._agreed(stop) and state.batch < self.n_batches:
+                return
         self._finish_epoch(bar)
 
     @property
@@ -199,11 +210,10 @@ class _Run:
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             losses = self.parallel(x.to(self.device), y.to(self.device), points[:, own].to(self.device))
         loss = weight * torch.stack([values.sum() for values in losses.values()]).sum()
-        self._check_finite(loss)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        if config.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters, config.clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.clip_norm or math.inf)
+        self._check_finite(norm, loss, x, y)
         self.optimizer.step()
         for name, values in losses.items():
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
@@ -232,25 +242,37 @@ class _Run:
         total, count = self.processes.total(total, len(own))
         return total / count
 
-    def _should_stop(self, stop: threading.Event) -> bool:
+    def _out_of_patience(self) -> bool:
         best, patience = self.state.best_epoch, self.config.patience
-        late = patience is not None and best is not None and self.state.epoch - best > patience
-        return late or stop.is_set()
+        return patience is not None and best is not None and self.state.epoch - best > patience
 
-    def _check_finite(self, loss: Tensor) -> None:
-        if torch.isfinite(loss):
+    def _agreed(self, stop: threading.Event) -> bool:
+        # Ctrl-C may reach one process before another; all must leave after the same step.
+        if self.processes.total(stop.is_set())[0]:
+            stop.set()
+        return stop.is_set()
+
+    def _check_finite(self, gradient_norm: Tensor, loss: Tensor, x: Tensor, y: Tensor) -> None:
+        # Averaged over the processes already, so all of them see the same.
+        if torch.isfinite(gradient_norm):
             return
+        where = f"at epoch {self.state.epoch}, batch {self.state.batch}"
+        for name, values in (("x", x), ("y", y)):
+            if not torch.isfinite(values).all():
+                raise TrainingError(f"{name} is not finite {where}: remove or impute such examples")
         if self.best:
             self.method.load_state_dict(self.best)
-        kept = "the weights of the best epoch so far were kept" if self.best else "no weights were kept"
+        kept = "the best epoch" if self.best else "the step before"
         raise TrainingError(
-            f"the loss became {loss.item()} at epoch {self.state.epoch}, batch {self.state.batch}; {kept}. "
-            "Lower learning_rate, set clip_norm, or standardise the targets (EnergyModel.for_table does)."
+            f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of {kept} "
+            "were kept. Lower learning_rate, set clip_norm, or standardise the targets (as for_table does)."
         )
 
     def save(self, path: Path) -> None:
+        sums = self.processes.total(*self.state.sums.values())
         if not self.processes.is_first:
             return
+        state = replace(self.state, sums=dict(zip(self.state.sums, sums, strict=True)))
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         for i, slots in self.optimizer.state_dict()["state"].items():
@@ -259,7 +281,7 @@ class _Run:
         tensors["random.global"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        checkpoints.write(path, tensors, {"settings": self._identity(), "progress": asdict(self.state)})
+        checkpoints.write(path, tensors, {"settings": self._identity(), "progress": asdict(state)})
 
     def restore(self, path: Path) -> None:
         tensors, facts = checkpoints.read(path)
@@ -270,19 +292,35 @@ class _Run:
                     f"{path} was made with {name} = {there!r}, and this training has {here!r}; "
                     "use the same settings to resume, or another path to start anew"
                 )
+        try:
+            state = Progress(**facts["progress"])
+            optimizer = self._optimizer_state(_under("optimizer.", tensors))
+            noise, everywhere = tensors["random.noise"], tensors["random.global"]
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CheckpointError(
+                f"{path} was edited or damaged ({error!r}); delete it to start anew"
+            ) from error
         checkpoints.load_into(self.method, _under("method.", tensors), path)
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in _under("optimizer.", tensors).items():
-            index, slot = name.split(".", 1)
-            slots.setdefault(int(index), {})[slot] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": slots, "param_groups": groups})
+        self.optimizer.load_state_dict(optimizer)
         self.best = _under("best.", tensors)
-        self.noise.set_state(tensors["random.noise"])
-        torch.set_rng_state(tensors["random.global"])
+        self.noise.set_state(noise)
+        torch.set_rng_state(everywhere)
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        self.state = Progress(**facts["progress"])
+        # The first process holds the sums of all.
+        self.state = state if self.processes.is_first else replace(state, sums=dict.fromkeys(state.sums, 0.0))
+
+    def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, slot = name.split(".", 1)
+            slots.setdefault(int(index), {})[slot] = value
+        if sorted(slots) != list(range(len(self.parameters))):
+            raise KeyError(f"the optimiser knows {len(slots)} of {len(self.parameters)} parameters")
+        for parameter, slot in zip(self.parameters, map(slots.__getitem__, range(len(slots))), strict=True):
+            for name in ("exp_avg", "exp_avg_sq"):
+                checks.shape(f"optimizer {name}", slot[name], tuple(parameter.shape))
+        return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
 
     def _identity(self) -> dict[str, Any]:
         # What must be equal for a resumed run to be the same run. Checkpoints may come more or less often.
@@ -307,7 +345,7 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _local_random_state(device: torch.device, seed: int) -> Iterator[None]:
     # Dropout and the like use the global state: it is seeded for the run and given back as it was.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.random.manual_seed(seed)
+        torch.random.manual_seed(seed % 2**63)
         yield
 
 

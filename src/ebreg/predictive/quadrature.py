@@ -39,6 +39,7 @@ class Quadrature1D:
         n_draws: int = 512,
     ):
         checks.at_least("n_nodes", n_nodes, 16)
+        checks.at_least("n_draws", n_draws, 1)
         self.proposal = proposal
         self._energy, self._B, self._n_draws = energy, n_rows, n_draws
         nodes = self._first_nodes(n_nodes // 4, support)

@@ -64,7 +64,7 @@ class Rescaled:
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Shape (n, B, D)."""
-        return self._shift + self._scale * self._base.sample(n, generator)
+        return self._shift + self._scale * self._base.sample(checks.at_least("n", n, 0), generator)
 
     def cdf(self, y: Tensor) -> Tensor:
         """(..., B, D) -> (..., B)."""
@@ -87,5 +87,6 @@ class Rescaled:
         return self._base.expectation(lambda y: fn(self._shift + self._scale * y))
 
     def _standard(self, y: Tensor) -> Tensor:
+        y = checks.numbers("y", y)
         checks.shape("y", y, (*["..."] * (y.dim() - 1), len(self._scale)))
         return (y.to(self._scale) - self._shift) / self._scale
