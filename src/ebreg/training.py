@@ -174,10 +174,8 @@ class _Run:
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
         config, state = self.config, self.state
         self.method.train()
-        order = torch.randperm(
-            len(self.data),
-            generator=torch.Generator().manual_seed((config.seed * 1_000_003 + state.epoch) % 2**63),
-        )
+        seed = (config.seed * 1_000_003 + state.epoch) % 2**63
+        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
         for index in order.split(config.batch_size)[state.batch :]:
             self._step(index)
             state.batch += 1
@@ -264,8 +262,8 @@ class _Run:
             self.method.load_state_dict(self.best)
         kept = "the best epoch" if self.best else "the step before"
         raise TrainingError(
-            f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of {kept} "
-            "were kept. Lower learning_rate, set clip_norm, or standardise the targets (as for_table does)."
+            f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of "
+            f"{kept} were kept. Lower learning_rate, set clip_norm, or standardise the targets."
         )
 
     def save(self, path: Path) -> None:
@@ -292,6 +290,8 @@ class _Run:
                     f"{path} was made with {name} = {there!r}, and this training has {here!r}; "
                     "use the same settings to resume, or another path to start anew"
                 )
+        weights = _under("method.", tensors)
+        checkpoints.check_fits(self.method, weights, path)
         try:
             state = Progress(**facts["progress"])
             optimizer = self._optimizer_state(_under("optimizer.", tensors))
@@ -300,7 +300,7 @@ class _Run:
             raise CheckpointError(
                 f"{path} was edited or damaged ({error!r}); delete it to start anew"
             ) from error
-        checkpoints.load_into(self.method, _under("method.", tensors), path)
+        self.method.load_state_dict(weights)
         self.optimizer.load_state_dict(optimizer)
         self.best = _under("best.", tensors)
         self.noise.set_state(noise)
@@ -317,9 +317,9 @@ class _Run:
             slots.setdefault(int(index), {})[slot] = value
         if sorted(slots) != list(range(len(self.parameters))):
             raise KeyError(f"the optimiser knows {len(slots)} of {len(self.parameters)} parameters")
-        for parameter, slot in zip(self.parameters, map(slots.__getitem__, range(len(slots))), strict=True):
+        for i, parameter in enumerate(self.parameters):
             for name in ("exp_avg", "exp_avg_sq"):
-                checks.shape(f"optimizer {name}", slot[name], tuple(parameter.shape))
+                checks.shape(f"optimizer {name}", slots[i][name], tuple(parameter.shape))
         return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
 
     def _identity(self) -> dict[str, Any]:
