@@ -317,3 +317,11 @@ def test_wrong_nodes_are_refused():
         LogLinear(y, y[:, :1])
     with pytest.raises(ValueError, match="number of nodes, must be at least 2, got 1"):
         LogLinear(y[:1], y[:1])
+
+
+def test_far_tails_are_not_floored():
+    nodes = torch.linspace(-1, 1, 4001, dtype=F64)[:, None]
+    curve = LogLinear(nodes, -0.5 * (nodes / 0.01) ** 2)
+    y = torch.tensor([[0.1], [0.5], [0.9]], dtype=F64)
+    truth = -0.5 * (y / 0.01) ** 2 - math.log(0.01 * math.sqrt(2 * math.pi))
+    torch.testing.assert_close(curve.log_prob(y), truth, rtol=1e-4, atol=1e-2)

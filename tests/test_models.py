@@ -358,3 +358,60 @@ def test_no_rows_give_empty_answers(kind, D):
     assert p.highest_density_region(0.5).contains(nothing).shape == (0,)
     assert p.expectation(lambda y: y).shape == (0, D)
     assert len(p.modes()) == 0
+
+
+class Noisy(nn.Module):
+    """A backbone that answers otherwise in training mode: dropout, and statistics of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_predictions_are_made_in_evaluation_mode_and_leave_the_mode_as_it_was(D):
+    model = EnergyModel(Noisy(), EnergyHead(8, D), MixtureHead(8, D, 2))
+    model.backbone.layers[1].eval()  # frozen by its owner
+    x = normal(5, 2)
+    whole, again, alone = model.predictive(x), model.predictive(x), model.predictive(x[:1])
+    assert torch.equal(whole.mean, again.mean)
+    torch.testing.assert_close(whole.mean[:1], alone.mean, rtol=1e-6, atol=1e-7)
+    assert model.training
+    assert not model.backbone.layers[1].training
+
+
+def test_inputs_that_are_not_finite_or_not_numbers_are_refused():
+    x, y = normal(20, 2), normal(20, 1, seed=1)
+    model = EnergyModel.for_table(x, y)
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="x must be finite"):
+            model.predictive(torch.tensor([[0.0, bad]]))
+    with pytest.raises(TypeError, match="x must hold numbers"):
+        model.predictive([["a", "b"]])
+    with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 2\)"):
+        model.predictive(normal(3, 1))
+
+
+def test_arrays_and_lists_do_as_well_as_tensors():
+    x, y = normal(20, 2), normal(20, 1, seed=1)
+    model = EnergyModel.for_table(x.numpy(), y.tolist())
+    p = model.predictive(x.tolist())
+    torch.testing.assert_close(p.log_prob(y.numpy()), model.predictive(x).log_prob(y))
+
+
+@pytest.mark.parametrize("kind", [EnergyModel, MixtureModel])
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (torch.zeros(5), torch.zeros(5, 1), "x must have rows and columns"),
+        (torch.zeros(5, 2), torch.zeros(5), "y must have rows and columns"),
+        (torch.zeros(5, 2), torch.zeros(4, 1), "as many rows"),
+        (torch.zeros(5, 2), torch.full((5, 1), math.nan), "y must be finite"),
+    ],
+)
+def test_tables_of_a_wrong_kind_are_refused(kind, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        kind.for_table(x, y)

@@ -401,3 +401,58 @@ def test_paper_settings_are_those_of_the_paper():
     assert (PAPER.epochs, PAPER.batch_size, PAPER.learning_rate) == (75, 32, 1e-3)
     assert PAPER.schedule == "constant"
     assert PAPER.clip_norm is None
+
+
+def test_torch_data_sets_and_subsets_train_like_tensors():
+    x, y = table()
+    whole = torch.utils.data.TensorDataset(x, y)
+    a, b = joint(x, y), joint(x, y)
+    fit(a, (x[:40], y[:40]), config=CONFIG, progress=False)
+    fit(b, torch.utils.data.Subset(whole, range(40)), config=CONFIG, progress=False)
+    assert torch.equal(weights(a), weights(b))
+
+
+def test_values_that_are_not_finite_in_a_data_set_are_named():
+    x, y = table()
+    y[3] = torch.nan
+    method = joint(*table())
+    before = weights(method)
+    with pytest.raises(TrainingError, match="y is not finite"):
+        fit(method, Examples(x, y), config=replace(CONFIG, batch_size=60), progress=False)
+    assert torch.equal(weights(method), before)
+
+
+def test_what_is_not_a_method_or_a_config_is_refused():
+    x, y = table()
+    with pytest.raises(TypeError, match="fit takes a method"):
+        fit(EnergyModel.for_table(x, y), (x, y), progress=False)
+    with pytest.raises(TypeError, match="config must be a TrainingConfig"):
+        fit(joint(x, y), (x, y), config={"epochs": 3}, progress=False)
+    with pytest.raises(TypeError, match="JointNCE trains a model of type EnergyModel"):
+        methods.JointNCE(MixtureModel.for_table(x, y))
+
+
+def test_a_checkpoint_that_cannot_be_written_fails_before_the_training(tmp_path: Path):
+    x, y = table()
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        fit(joint(x, y), (x, y), config=CONFIG, checkpoint=tmp_path, resume=True, progress=False)
+
+
+@pytest.mark.parametrize("lost", ["optimizer.3.exp_avg", "random.noise", "optimizer"])
+def test_an_edited_checkpoint_is_refused_and_nothing_loaded(tmp_path: Path, lost: str):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    tensors, facts = checkpoints.read(path)
+    checkpoints.write(path, {k: v for k, v in tensors.items() if not k.startswith(lost)}, facts)
+    method = joint(x, y, seed=5)
+    before = weights(method)
+    with pytest.raises(CheckpointError, match="edited or damaged"):
+        fit(method, (x, y), config=CONFIG, checkpoint=path, resume=True, progress=False)
+    assert torch.equal(weights(method), before)
+
+
+def test_afterwards_the_model_is_in_evaluation_mode():
+    method = dropping()
+    fit(method, table(), config=CONFIG, progress=False)
+    assert not method.model.training

@@ -16,8 +16,10 @@ from torch import Tensor
 from ebreg import checks
 from ebreg.regions import Mode, Modes, Region
 
-# exp(-700) is still a normal float64; anything lower carries no mass that could be seen.
-_LOWEST = -700.0
+# Stands for -inf. Lower still, a cell would be so steep that its quantiles need more digits than float64 has.
+_LOWEST = -1e5
+# Below this level relative to the peak there is no mass that a float64 could hold.
+_LOWEST_LEVEL = -1400.0
 # Below this drop across a cell the closed forms of its moments cancel; their series are exact to about 1e-10.
 _FLAT = 3e-3
 # A drop that no other form can tell from zero; it stands in for zero where they divide by it.
@@ -141,7 +143,7 @@ class LogLinear:
 
     def highest_density_region(self, mass: float) -> Region:
         """The smallest union of intervals that holds ``mass``."""
-        low, high = torch.full_like(self._log_z, 2 * _LOWEST), torch.zeros_like(self._log_z)
+        low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
         for _ in range(64):  # halves an interval of 1400 to below 1e-15
             middle = 0.5 * (low + high)
             enough = self._mass_above(middle) >= mass
