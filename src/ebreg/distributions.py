@@ -22,6 +22,8 @@ class GaussianMixture(Distribution):
 
     .. math:: q(y) = \textstyle\sum_k \pi_k \prod_d N(y_d; \mu_{kd}, \sigma_{kd}^2)
 
+    The paper has one scale per component; here each target has its own.
+
     A torch Distribution with batch shape (B,) and event shape (D,). It answers every question of
     :class:`ebreg.predictive.Predictive` for itself.
 

@@ -39,7 +39,11 @@ class Predictive(Protocol):
 
     @property
     def pareto_k(self) -> Tensor:
-        """Tail index of the importance ratios, shape (B,); above 0.7 they are not to be trusted."""
+        """Tail index of the importance ratios, shape (B,).
+
+        Above 0.7 their averages are not to be trusted, unless the ratios are nearly equal anyway: read it
+        together with the effective sample size.
+        """
 
     @property
     def log_partition(self) -> Tensor:
