@@ -80,6 +80,16 @@ def test_one_draw_one_component_one_row_a_batch():
     assert torch.isfinite(model.predictive(task.x_train).log_prob(task.y_train)).all()
 
 
+def test_an_outlier_does_not_spoil_the_fit_of_the_rest():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, 1, generator=generator)
+    y = x + 0.1 * torch.randn(1000, 1, generator=generator)
+    y[0] = 1e4
+    model = trained(x, y, replace(QUICK, epochs=20))
+    low, high = model.predictive(torch.zeros(1, 1)).icdf([0.16, 0.84])[:, 0, 0].tolist()
+    assert 0.05 < (high - low) / 2 < 0.3
+
+
 def test_an_outlier_a_thousand_deviations_away_trains():
     task = gustafsson(n=300)
     y = task.y_train.clone()

@@ -203,3 +203,27 @@ def test_a_tail_follows_the_precision_of_the_model():
     tail = Tail(low, low + 1, low + 1)
     tail.load_state_dict(Tail(low - 5, low + 1, low + 1).state_dict())
     assert low.item() == 0
+
+
+def test_robust_units_are_the_usual_ones_without_outliers():
+    y = normal(200, 2)
+    usual, robust = Standardizer.of("y", y), Standardizer.robust("y", y)
+    assert torch.equal(usual.shift, robust.shift)
+    assert torch.equal(usual.scale, robust.scale)
+
+
+def test_robust_units_are_those_of_the_middle_with_outliers():
+    y = normal(2000, 2)
+    y[0, 0] = 1e8
+    units = Standardizer.robust("y", y)
+    assert units.scale[0] == pytest.approx(3, rel=0.1)
+    assert units.shift[0] == pytest.approx(0, abs=0.1)
+    assert units.scale[1] == pytest.approx(1, rel=0.1)
+
+
+def test_robust_units_of_ties_and_of_few_rows_are_the_usual_ones():
+    y = torch.zeros(100, 1)
+    y[:5] = 1000.0
+    assert torch.equal(Standardizer.robust("y", y).scale, Standardizer.of("y", y).scale)
+    few = torch.tensor([[0.0], [1e-3], [2e-3], [1e3]])
+    assert torch.equal(Standardizer.robust("y", few).scale, Standardizer.of("y", few).scale)

@@ -105,7 +105,7 @@ class MixtureModel(Model):
             parts.backbone,
             parts.mixture,
             x_units=Standardizer.of("x", x),
-            y_units=Standardizer.of("y", y),
+            y_units=Standardizer.robust("y", y),
         )
 
     def q(self, h: Tensor) -> Distribution:
@@ -162,7 +162,7 @@ class EnergyModel(Model):
         """The default for a table x (n, C) with targets y (n, D), in their units."""
         x, y = _same_rows(x, y)
         parts = networks.table(x.shape[1], y.shape[1], n_components, width)
-        y_units = Standardizer.of("y", y)
+        y_units = Standardizer.robust("y", y)
         return cls(
             parts.backbone,
             parts.energy,

@@ -7,6 +7,9 @@ from torch import Tensor, nn
 
 from ebreg import checks
 
+_FEWEST_FOR_QUARTILES = 20
+_QUARTILES_OF_GAUSSIAN = 1.349  # their distance, in standard deviations
+
 
 class Standardizer(nn.Module):
     """Shift and scale of each column, in float64 whatever the precision of the networks.
@@ -48,6 +51,26 @@ class Standardizer(nn.Module):
         if not torch.isfinite(units(values)).all():
             raise ValueError(f"{name} spans more than float64 can hold; divide it by a constant")
         return units
+
+    @classmethod
+    def robust(cls, name: str, values: Tensor) -> "Standardizer":
+        """As :meth:`of`, but a few outliers do not squeeze the rest into a sliver of the standard range.
+
+        Where the standard deviation exceeds three times what the middle half of the values suggests, that
+        takes its place, and the median that of the mean.
+        """
+        units = cls.of(name, values)
+        n = len(values)
+        if n < _FEWEST_FOR_QUARTILES:
+            return units
+        z = units(checks.table(name, values))
+        low, middle, high = (
+            z.kthvalue(max(1, round(share * n)), dim=0).values for share in (0.25, 0.5, 0.75)
+        )
+        spread = 3 * (high - low) / _QUARTILES_OF_GAUSSIAN
+        heavy = (spread > 0) & (spread < 1)
+        shift = torch.where(heavy, units.shift + units.scale * middle, units.shift)
+        return cls(shift, torch.where(heavy, units.scale * spread, units.scale), name)
 
     def forward(self, values: Tensor) -> Tensor:
         """To standard units, in float64: (..., C) -> (..., C)."""
