@@ -30,8 +30,8 @@ class DemoResult:
         return "\n".join(
             [
                 f"KL(truth || energy-based model)   {self.kl_energy:.4f}",
-                f"KL(truth || proposal)             {self.kl_proposal:.4f}",
                 "    (the paper's ten-wide networks, mean of the best 5 of 20 runs: 0.032)",
+                f"KL(truth || proposal)             {self.kl_proposal:.4f}",
                 f"effective sample size             {self.effective_sample_size:.0f} of {self.n_draws} draws",
                 f"training                          {self.seconds:.1f} s",
                 f"picture                           {self.picture}",
