@@ -120,13 +120,14 @@ class EnergyHead(nn.Module):
         # Without gradients one buffer serves all tiles: to get new pages takes longer than to fill them.
         buffer = None if torch.is_grad_enabled() else z.new_empty(len(z), rows[0].shape[1], n_nodes)
 
-        def add(z_x: Tensor, z_y: Tensor) -> Tensor:
-            out = None if buffer is None else buffer[:, : z_x.shape[1], : z_y.shape[2]]
-            return torch.add(z_x, z_y, out=out).flatten(1)
+        energy = (
+            self._energy_of_max if self._is_one_relu_layer and buffer is not None else self._energy_of_sum
+        )
 
         def tile(nodes: Tensor) -> Tensor:
             z_y = (W_y @ self._target_features(nodes))[:, None]
-            return torch.cat([self._energy(add(z_x, z_y)).view(-1, len(nodes)) for z_x in rows])
+            outs = [None if buffer is None else buffer[:, : z_x.shape[1], : len(nodes)] for z_x in rows]
+            return torch.cat([energy(z_x, z_y, out) for z_x, out in zip(rows, outs, strict=True)])
 
         return torch.cat([tile(nodes) for nodes in y.split(n_nodes)], dim=1).T
 
@@ -159,6 +160,23 @@ class EnergyHead(nn.Module):
         for layer in self.target_layers:
             a = act(layer(a))
         return a
+
+    def _energy_of_sum(self, z_x: Tensor, z_y: Tensor, out: Tensor | None) -> Tensor:
+        """f, shape (R, N), from the first layer's two parts, shapes (J, R, 1) and (J, 1, N)."""
+        z = torch.add(z_x, z_y, out=out)
+        return self._energy(z.flatten(1)).view(z.shape[1:])
+
+    @property
+    def _is_one_relu_layer(self) -> bool:
+        return self.activation == "relu" and not self.joint_layers and not torch.is_autocast_enabled()
+
+    def _energy_of_max(self, z_x: Tensor, z_y: Tensor, out: Tensor | None) -> Tensor:
+        """The same where only the output layer follows: one pass over the tile less.
+
+        relu(z_x + z_y) = max(z_y, -z_x) + z_x, and the output is linear in both terms.
+        """
+        a = torch.maximum(z_y, -z_x, out=out)
+        return self.output_layer(a.flatten(1)).view(a.shape[1:]) + (self.output_layer.weight @ z_x[..., 0]).T
 
     def _energy(self, z: Tensor) -> Tensor:
         """f, shape (N,), of what the first joint layer gives before its activation, shape (J, N)."""
