@@ -127,7 +127,7 @@ def test_modes_do_not_depend_on_the_unit(unit):
         modes_by_ascent(rescaled.log_prob, shift + scale * draws),
     )
     assert got.counts.tolist() == expected.counts.tolist() == [2]
-    reference = expected.rescaled(shift, scale)[0]
+    reference = expected.rescaled(lambda y: shift + scale * y, scale.log().sum())[0]
     torch.testing.assert_close(
         (got[0].locations - reference.locations) / scale, torch.zeros(2, 2, dtype=F64), rtol=0, atol=0.05
     )

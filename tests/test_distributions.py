@@ -185,6 +185,16 @@ def test_variance_does_not_cancel():
     torch.testing.assert_close(q.variance, torch.full((1, 1), 1e-6, dtype=F64))
 
 
+@pytest.mark.parametrize("D", [1, 3])
+def test_covariance(D):
+    q = GaussianMixture(*parameters(D=D))
+    weights, means = q.logits.exp()[..., None, None], q.means[..., None]
+    second = (weights * (means * means.mT + torch.diag_embed(q.scales**2))).sum(dim=1)
+    torch.testing.assert_close(q.covariance, second - q.mean[:, :, None] * q.mean[:, None])
+    torch.testing.assert_close(q.covariance.diagonal(dim1=1, dim2=2), q.variance)
+    torch.testing.assert_close(q.covariance, q.covariance.mT)
+
+
 # Distribution function and quantiles
 
 LEVELS = torch.tensor(
@@ -229,6 +239,36 @@ def test_shapes_of_levels():
     assert torch.equal(rows[0, 1], q.icdf(torch.tensor(0.5))[1])
     assert torch.equal(q.icdf(LEVELS.float()[3:9]).to(F64), q.icdf(LEVELS.float()[3:9]))
     assert GaussianMixture(*parameters(dtype=torch.float32)).icdf(0.2).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+def test_quantiles_of_each_target(dtype):
+    q = GaussianMixture(*parameters(D=3, dtype=dtype))
+    y = q.quantile(LEVELS)
+    assert y.shape == (len(LEVELS), 3, 3)
+    assert y.dtype == dtype
+    assert torch.equal(q.quantile(0.5), y[7])
+    for d in range(3):
+        alone = GaussianMixture(q.logits, q.means[..., d : d + 1], q.scales[..., d : d + 1])
+        torch.testing.assert_close(y[..., d : d + 1], alone.icdf(LEVELS))
+    with pytest.raises(ValueError, match=r"levels must lie in \(0, 1\), got \[1.0\]"):
+        q.quantile(1.0)
+    one = GaussianMixture(*parameters(dtype=dtype))
+    torch.testing.assert_close(one.quantile(LEVELS), one.icdf(LEVELS))
+
+
+def test_marginals():
+    q = GaussianMixture(*parameters(D=3))
+    y = torch.randn(3, 3, generator=rng(), dtype=F64)
+    for d in (0, 1, -1):
+        marginal = q.marginal(d)
+        assert marginal.event_shape == (1,)
+        corner = torch.full_like(y, math.inf)
+        corner[:, d] = y[:, d]
+        torch.testing.assert_close(marginal.cdf(y[:, d, None]), q.cdf(corner))
+        torch.testing.assert_close(marginal.mean[:, 0], q.mean[:, d])
+    with pytest.raises(IndexError):
+        q.marginal(3)
 
 
 def test_distribution_function_of_several_targets():

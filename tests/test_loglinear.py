@@ -325,3 +325,64 @@ def test_far_tails_are_not_floored():
     y = torch.tensor([[0.1], [0.5], [0.9]], dtype=F64)
     truth = -0.5 * (y / 0.01) ** 2 - math.log(0.01 * math.sqrt(2 * math.pi))
     torch.testing.assert_close(curve.log_prob(y), truth, rtol=1e-4, atol=1e-2)
+
+
+# Ends that are closed
+
+
+ENDS = {
+    "exponential": (stats.expon(), 0.0, math.inf),
+    "half-normal": (stats.halfnorm(), 0.0, math.inf),
+    "truncated normal": (stats.truncnorm(-0.5, 2.0), -0.5, 2.0),
+    "uniform": (stats.uniform(), 0.0, 1.0),
+    "triangle": (stats.triang(1.0), 0.0, 1.0),
+}
+
+
+def closed_curve(name: str) -> tuple[LogLinear, "stats.rv_frozen", float, float]:
+    law, low, high = ENDS[name]
+    nodes = np.linspace(low, high if math.isfinite(high) else low + 30, 20001)
+    with np.errstate(divide="ignore"):
+        log_f = law.logpdf(nodes)
+    curve = LogLinear(torch.tensor(nodes)[:, None], torch.tensor(log_f)[:, None], (True, math.isfinite(high)))
+    return curve, law, low, high
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_closed_end_has_no_tail(name: str):
+    curve, law, low, high = closed_curve(name)
+    outside = torch.tensor([low - 1e-9, low - 1.0, low - 1e6], dtype=F64)[:, None]
+    assert (curve.log_prob(outside) == -torch.inf).all()
+    assert (curve.cdf(outside) == 0).all()
+    if math.isfinite(high):
+        beyond = torch.tensor([high + 1e-9, high + 1.0, 1e300], dtype=F64)[:, None]
+        assert (curve.log_prob(beyond) == -torch.inf).all()
+        assert (curve.cdf(beyond) == 1).all()
+        torch.testing.assert_close(curve.cdf(torch.tensor([[high]], dtype=F64)), torch.ones(1, 1, dtype=F64))
+    assert curve.icdf(torch.tensor([[1e-300]], dtype=F64)).item() >= low
+    assert curve.icdf(torch.tensor([[1.0]], dtype=F64)).item() <= high
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_closed_density_is_that_of_its_law(name: str):
+    curve, law, low, _ = closed_curve(name)
+    y = law.ppf(LEVELS[:, 0].numpy())
+    torch.testing.assert_close(curve.cdf(torch.tensor(y)[:, None])[:, 0], LEVELS[:, 0], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(curve.cdf(curve.icdf(LEVELS)), LEVELS, rtol=1e-9, atol=1e-12)
+    assert curve.mean.item() == pytest.approx(law.mean(), abs=1e-5)
+    assert curve.variance.item() == pytest.approx(law.var(), abs=1e-5)
+    assert curve.log_partition.item() == pytest.approx(0, abs=1e-5)
+
+
+def test_the_ends_belong_to_the_density():
+    curve, law, low, high = closed_curve("truncated normal")
+    ends = torch.tensor([[low], [high]], dtype=F64)
+    expected = torch.tensor(law.logpdf([low, high]))[:, None]
+    torch.testing.assert_close(curve.log_prob(ends), expected, rtol=0, atol=1e-6)
+
+
+def test_a_region_stops_at_a_closed_end():
+    curve, law, *_ = closed_curve("exponential")
+    (interval,) = curve.highest_density_region(0.9).intervals
+    torch.testing.assert_close(interval, torch.tensor([[0.0, law.ppf(0.9)]], dtype=F64), rtol=0, atol=1e-4)
+    assert curve.modes()[0].locations.item() == 0

@@ -1,7 +1,7 @@
 """Data as batches by index: one gather per batch, not one call per example."""
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,10 +27,11 @@ class TensorData:
     Args:
         x: Shape (n, ...).
         y: Shape (n, D).
+        weights: How much each example counts, shape (n,), in any unit; None: all count the same.
         name: What the data is called in messages.
     """
 
-    def __init__(self, x: Any, y: Any, name: str = "data"):
+    def __init__(self, x: Any, y: Any, weights: Any = None, name: str = "data"):
         x, y = checks.numbers(f"x of {name}", x), checks.table(f"y of {name}", y)
         checks.at_least(f"the number of rows of {name}", len(y), 1)
         if len(x) != len(y):
@@ -40,18 +41,24 @@ class TensorData:
         checks.finite(f"x of {name}", x)
         checks.finite(f"y of {name}", y)
         self.x, self.y = x, y
+        self.weights = None if weights is None else _check_weights(weights, len(y), name)
 
     @cached_property
     def checksum(self) -> int:
         """Of all values, so that a training is not resumed on other data."""
         checksum = 0
-        for values in (self.x, self.y):
+        for values in (self.x, self.y, *(() if self.weights is None else (self.weights,))):
             content = values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
             checksum = zlib.crc32(content.data, checksum)
         return checksum
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def take(self, index: Tensor) -> "TensorData":
+        """Some of the rows."""
+        weights = None if self.weights is None else self.weights[index]
+        return TensorData(self.x[index], self.y[index], weights)
 
     def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         index = torch.as_tensor(index)
@@ -80,11 +87,12 @@ class ExampleData:
 
 
 def as_data(data: Any, name: str = "data") -> Data:
-    """Accept a tuple (x, y) of tensors or arrays, or any map-style data set."""
+    """Accept a tuple (x, y) or (x, y, weights) of tensors or arrays, or any map-style data set."""
     if isinstance(data, tuple):
-        if len(data) != 2:
-            raise ValueError(f"{name} must be a tuple (x, y), got a tuple of {len(data)}")
-        return TensorData(*data, name)
+        if len(data) not in (2, 3):
+            raise ValueError(f"{name} must be a tuple (x, y) or (x, y, weights), got a tuple of {len(data)}")
+        x, y, weights = (*data, None)[:3]
+        return TensorData(x, y, weights, name)
     if isinstance(data, TensorData):
         return data
     if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
@@ -92,7 +100,18 @@ def as_data(data: Any, name: str = "data") -> Data:
     raise TypeError(f"{name} must be a tuple (x, y) or a map-style data set, got {type(data).__name__}")
 
 
-def in_chunks(data: Data, index: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The examples of ``index`` in pieces of at most ``size``."""
-    for chunk in index.split(size):
-        yield data.__getitems__(chunk.tolist())
+def weights_of(data: Data) -> Tensor:
+    """How much each example counts, 1 on average, shape (n,)."""
+    weights = getattr(data, "weights", None)
+    return torch.ones(len(data)) if weights is None else weights
+
+
+def _check_weights(weights: Any, n: int, name: str) -> Tensor:
+    weights = checks.numbers(f"weights of {name}", weights).double()
+    checks.shape(f"weights of {name}", weights, (n,))
+    checks.finite(f"weights of {name}", weights)
+    if (weights < 0).any() or not (weights > 0).any():
+        raise ValueError(f"weights of {name} must be at least 0, and some of them above 0")
+    # In units of the largest, no sum overflows.
+    weights = weights / weights.max()
+    return weights * (n / weights.sum())

@@ -23,8 +23,11 @@ def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
 
 def numbers(name: str, values: Any) -> Tensor:
     """Turn a tensor, an array, a data frame or nested lists of real numbers into a tensor."""
+    values = values.to_numpy() if hasattr(values, "to_numpy") else values
     try:
-        tensor = torch.as_tensor(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        tensor = torch.as_tensor(values)
+        if tensor.is_floating_point() and not hasattr(values, "dtype"):
+            tensor = torch.as_tensor(values, dtype=torch.float64)  # Python's own floats have that many digits
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must hold numbers, as a tensor, an array or lists; got {type(values).__name__} ({error})"
@@ -80,3 +83,16 @@ def one_of(name: str, value: object, options: Iterable[object]) -> None:
     options = list(options)
     if value not in options:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}")
+
+
+def device(name: str) -> torch.device:
+    """The device of that name; "auto" is a CUDA device where there is one, and else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(name)
+        torch.empty(0, dtype=torch.float64, device=found)  # units need float64, which not every device has
+    except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used: {reason}; take 'auto', 'cpu' or 'cuda'") from error
+    return found

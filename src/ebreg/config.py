@@ -22,27 +22,33 @@ class TrainingConfig:
         schedule: A name in ``ebreg.schedules.SCHEDULES``.
         weight_decay: Decoupled, as in AdamW.
         clip_norm: Longest gradient allowed; None does not clip.
+        averaging: The weights kept are an average over the steps so far, the one at step t with weight t to
+            this power: 8 looks back over the last ninth or so of the steps, however many there were, so
+            training may stop at any time. None keeps the last weights.
         patience: Epochs without a better validation NLL after which training stops; None trains to the end.
         precision: "float32", or "bf16" for autocast of the networks.
         seed: Of the order of examples and of the draws; the model comes with its weights.
         checkpoint_every: Steps between checkpoints; None writes one after each epoch.
         validation_rows: Rows evaluated at once in validation.
+        validation_every: Epochs between validations; the last epoch is always validated.
     """
 
     epochs: int = 100
     batch_size: int = 128
     learning_rate: float = 3e-3
-    schedule: str = "one-cycle"
+    schedule: str = "warm-up"
     weight_decay: float = 0.0
     clip_norm: float | None = 10.0
+    averaging: float | None = 8.0
     patience: int | None = None
     precision: str = "float32"
     seed: int = 0
     checkpoint_every: int | None = None
     validation_rows: int = 256
+    validation_every: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "validation_rows"):
+        for name in ("epochs", "batch_size", "validation_rows", "validation_every"):
             self._keep(name, checks.at_least(name, getattr(self, name), 1))
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
@@ -51,6 +57,8 @@ class TrainingConfig:
         self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:
             self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))
+        if self.averaging is not None:
+            self._keep("averaging", checks.positive("averaging", self.averaging))
         if self.weight_decay != 0:
             self._keep("weight_decay", checks.positive("weight_decay", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
@@ -70,4 +78,6 @@ class TrainingConfig:
 
 
 # The settings of the paper: Adam at 1e-3 for 75 epochs of batches of 32, nothing else.
-PAPER = TrainingConfig(epochs=75, batch_size=32, learning_rate=1e-3, schedule="constant", clip_norm=None)
+PAPER = TrainingConfig(
+    epochs=75, batch_size=32, learning_rate=1e-3, schedule="constant", clip_norm=None, averaging=None
+)

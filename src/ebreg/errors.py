@@ -11,3 +11,15 @@ class CheckpointError(EbregError):
 
 class TrainingError(EbregError):
     """A training that cannot go on."""
+
+
+class ModelFileError(EbregError):
+    """A model folder that cannot be used."""
+
+
+class TrustWarning(UserWarning):
+    """Answers that are rougher than they look."""
+
+
+class TiesWarning(UserWarning):
+    """Targets that repeat each other, for which a likelihood means little."""

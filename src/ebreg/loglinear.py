@@ -26,6 +26,8 @@ _FLAT = 3e-3
 _LEVEL = 1e-20
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
+# The decay beyond a closed end: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
+_CLOSED_RATE = 1e300
 
 
 class LogLinear:
@@ -37,9 +39,10 @@ class LogLinear:
     Args:
         nodes: Ascending along the first axis, shape (N, B), N >= 2.
         log_f: Unnormalised log density at the nodes, shape (N, B); -inf counts as no mass.
+        closed: Whether the density ends at the first node, and at the last: there is then no tail.
     """
 
-    def __init__(self, nodes: Tensor, log_f: Tensor):
+    def __init__(self, nodes: Tensor, log_f: Tensor, closed: tuple[bool, bool] = (False, False)):
         checks.shape("nodes", nodes, ("N", "B"))
         checks.shape("log_f", log_f, tuple(nodes.shape))
         checks.at_least("N, the number of nodes,", nodes.shape[0], 2)
@@ -52,8 +55,10 @@ class LogLinear:
         self._rise = self._log_f.diff(dim=1)  # (B, N - 1)
         span = (self.nodes[:, -1] - self.nodes[:, 0]).clamp_min(torch.finfo(torch.float64).tiny)
         slope = self._rise / self._width.clamp_min(torch.finfo(torch.float64).tiny)
-        self._rate_left = torch.maximum(slope[:, 0], _TAIL_RATE / span)
-        self._rate_right = torch.maximum(-slope[:, -1], _TAIL_RATE / span)
+        self._closed = closed
+        left_rate, right_rate = (_CLOSED_RATE if end else _TAIL_RATE / span for end in closed)
+        self._rate_left = slope[:, 0].clamp_min(left_rate)
+        self._rate_right = (-slope[:, -1]).clamp_min(right_rate)
 
         top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
         inner = self._width.log() + top + _log_mean_decay(self._rise.abs())
@@ -79,7 +84,7 @@ class LogLinear:
         left = self._log_f[:, :1] + self._rate_left[:, None] * (y - self.nodes[:, :1])
         right = self._log_f[:, -1:] - self._rate_right[:, None] * (y - self.nodes[:, -1:])
         value = torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
-        return (value - self._log_z[:, None]).T
+        return (value - self._log_z[:, None]).masked_fill(self._outside(y), -torch.inf).T
 
     def cdf(self, y: Tensor) -> Tensor:
         """Distribution function: (Q, B) -> (Q, B)."""
@@ -166,6 +171,11 @@ class LogLinear:
         y = y.double().T.contiguous()
         return y, torch.searchsorted(self.nodes, y, right=True)
 
+    def _outside(self, y: Tensor) -> Tensor:
+        # Beyond a closed end, (B, Q) -> (B, Q).
+        below = (y < self.nodes[:, :1]) & self._closed[0]
+        return below | ((y > self.nodes[:, -1:]) & self._closed[1])
+
     def _inside(self, cell: Tensor, share: Tensor) -> Tensor:
         # The value that has this share of its cell's mass to its left, (B, n).
         inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
@@ -173,7 +183,9 @@ class LogLinear:
         value = self._at(self.nodes, inner) + t * self._at(self._width, inner)
         left = self.nodes[:, :1] + share.log() / self._rate_left[:, None]
         right = self.nodes[:, -1:] - torch.log1p(-share) / self._rate_right[:, None]
-        return torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
+        value = torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
+        value = value.maximum(self.nodes[:, :1]) if self._closed[0] else value
+        return value.minimum(self.nodes[:, -1:]) if self._closed[1] else value
 
     @staticmethod
     def _at(rows: Tensor, index: Tensor) -> Tensor:

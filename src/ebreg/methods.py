@@ -62,7 +62,7 @@ class Method(nn.Module):
 
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
         """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
-        return -self.model.log_prob(x, y)
+        return -self.model.log_prob(x, y, **self.model.quick)
 
 
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:

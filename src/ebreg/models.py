@@ -1,18 +1,24 @@
 """Models: EnergyModel, an energy with its proposal on one backbone, and MixtureModel, a mixture alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ebreg import checks, networks
-from ebreg.distributions import GaussianMixture
-from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled
+from ebreg.distributions import GaussianMixture, TruncatedMixture
+from ebreg.networks import Parts
+from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled, Support, refined
 from ebreg.proposals import RowByRow
-from ebreg.scaling import Standardizer, Tail
+from ebreg.scaling import Bounds, Standardizer, Tail
+from ebreg.units import Units
+
+# A row gets more nodes, or draws, until the error of its log Z, or its effective sample size, is as good.
+_GOOD_ERROR = 0.01
+_GOOD_SIZE = 200
 
 
 class Model(nn.Module):
@@ -23,6 +29,7 @@ class Model(nn.Module):
         n_targets: D.
         x_units: Applied to x before the backbone; None hands x to the backbone as it is.
         y_units: None keeps the user's units inside too.
+        bounds: Ends of the targets, in the user's units; the heads know them in standard units.
     """
 
     def __init__(
@@ -31,22 +38,47 @@ class Model(nn.Module):
         n_targets: int,
         x_units: Standardizer | None = None,
         y_units: Standardizer | None = None,
+        bounds: Bounds | None = None,
     ):
         super().__init__()
         self.backbone = backbone
         self.n_targets = n_targets
         self.x_units = x_units
         self.y_units = y_units or Standardizer.identity(n_targets, "y")
+        self.bounds = bounds or Bounds.none(n_targets)
+
+    @classmethod
+    def of(cls, parts: Parts, units: Units) -> Self:
+        """From networks and units that go together."""
+        raise NotImplementedError  # abstract
+
+    @classmethod
+    def for_table(
+        cls, x: Any, y: Any, n_components: int = 8, width: int = 64, bounds: Bounds | None = None
+    ) -> Self:
+        """The default for a table x (n, C) with targets y (n, D), in their units."""
+        x, y = checks.table("x", x), checks.table("y", y)
+        units = Units.of(x, y, bounds)
+        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.tail.bounds)
+        return cls.of(parts, units)
+
+    @property
+    def quick(self) -> dict[str, int]:
+        """Settings of :meth:`predictive` that suffice to compare one epoch with another."""
+        return {}
 
     @property
     def like(self) -> Tensor:
-        """A tensor with the dtype and device that the networks compute in."""
-        return next(self.parameters())
+        """A tensor with the dtype and device that the heads compute in."""
+        heads = (p for part in self.children() if part is not self.backbone for p in part.parameters())
+        return next(heads, next(self.backbone.parameters(), self.y_units.scale))
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs in the user's units -> features (B, H)."""
         x = x if self.x_units is None else self.x_units(x)
-        return self.backbone(x.to(self.like.dtype) if x.is_floating_point() else x)
+        own = next(self.backbone.parameters(), self.like)
+        h = self.backbone(x.to(own.dtype) if x.is_floating_point() else x)
+        return h if h.dtype == self.like.dtype or torch.is_autocast_enabled() else h.to(self.like.dtype)
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
@@ -59,16 +91,28 @@ class Model(nn.Module):
         Args:
             x: A batch of inputs: a tensor, or what can be turned into one.
             **settings: For an EnergyModel, those of :class:`ebreg.predictive.Quadrature1D` for one target
-                and of :class:`ebreg.predictive.ImportanceND` for several.
+                and of :class:`ebreg.predictive.ImportanceND` for several. Rows for which ``n_nodes`` or
+                ``n_draws`` are too few get up to ``max_nodes`` or ``max_draws``, by default 16 times as many.
         """
         x = checks.numbers("x", x).to(self.like.device)
         checks.finite("x", x)
         with evaluating(self):
             return self._predictive(self.features(x), **settings)
 
-    def log_prob(self, x: Any, y: Any) -> Tensor:
-        """Log density of targets y, (B, D), in the user's units, shape (B,)."""
-        return self.predictive(x).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+    def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
+        """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
+        return self.predictive(x, **settings).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+
+    def exact(self) -> Self:
+        """Turn the library's own networks to float64, in place, and return the model.
+
+        A row's answer then does not depend, to some 1e-12, on the rows computed beside it. A backbone of the
+        user's own keeps its dtype: it may well cast its inputs itself.
+        """
+        for part in self.children():
+            if part is not self.backbone or isinstance(part, networks.MLP):
+                part.double()
+        return self
 
     def _predictive(self, h: Tensor) -> Predictive:
         raise NotImplementedError  # abstract
@@ -83,6 +127,7 @@ class MixtureModel(Model):
         n_targets: D; read off a MixtureHead.
         x_units: See :class:`Model`.
         y_units: See :class:`Model`.
+        bounds: See :class:`Model`.
     """
 
     def __init__(
@@ -92,28 +137,22 @@ class MixtureModel(Model):
         n_targets: int | None = None,
         x_units: Standardizer | None = None,
         y_units: Standardizer | None = None,
+        bounds: Bounds | None = None,
     ):
-        super().__init__(backbone, _targets_of(head, n_targets), x_units, y_units)
+        super().__init__(backbone, _targets_of(head, n_targets), x_units, y_units, bounds)
         self.head = head
 
     @classmethod
-    def for_table(cls, x: Any, y: Any, n_components: int = 8, width: int = 64) -> "MixtureModel":
-        """The default for a table x (n, C) with targets y (n, D), in their units."""
-        x, y = _same_rows(x, y)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width)
-        return cls(
-            parts.backbone,
-            parts.mixture,
-            x_units=Standardizer.of("x", x),
-            y_units=Standardizer.robust("y", y),
-        )
+    def of(cls, parts: Parts, units: Units) -> Self:
+        """From networks and units that go together."""
+        return cls(parts.backbone, parts.mixture, x_units=units.x, y_units=units.y, bounds=units.bounds)
 
     def q(self, h: Tensor) -> Distribution:
         """The distribution in standard units, from features (B, H)."""
         return self.head(h)
 
     @torch.no_grad()
-    def log_prob(self, x: Tensor, y: Tensor) -> Tensor:
+    def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
         with evaluating(self):
             log_q = self.q(self.features(x)).log_prob(self.standardize(y))
@@ -126,7 +165,13 @@ class MixtureModel(Model):
                 f"a predictive distribution needs a GaussianMixture, this head gives a {type(q).__name__}; "
                 "use it as the proposal of an EnergyModel, or call q(features(x)) for the distribution itself"
             )
-        return q.rescaled(self.y_units.shift, self.y_units.scale)
+        q = q.rescaled(self.y_units.shift, self.y_units.scale)
+        if not isinstance(q, TruncatedMixture):
+            return q
+        # The bounds as they were given: there and back to standard units they may move by a rounding error.
+        return TruncatedMixture(
+            q.logits, q.means, q.scales, self.bounds.low, self.bounds.high, validate_args=False
+        )
 
 
 class EnergyModel(Model):
@@ -140,6 +185,7 @@ class EnergyModel(Model):
         x_units: See :class:`Model`.
         y_units: See :class:`Model`.
         tail: Where the energy ends, in standard units; None leaves f to the network alone.
+        bounds: See :class:`Model`.
     """
 
     def __init__(
@@ -151,25 +197,24 @@ class EnergyModel(Model):
         x_units: Standardizer | None = None,
         y_units: Standardizer | None = None,
         tail: Tail | None = None,
+        bounds: Bounds | None = None,
     ):
-        super().__init__(backbone, _targets_of(energy, n_targets), x_units, y_units)
+        super().__init__(backbone, _targets_of(energy, n_targets), x_units, y_units, bounds)
         self.energy = energy
         self.proposal = proposal
         self.tail = tail
 
     @classmethod
-    def for_table(cls, x: Any, y: Any, n_components: int = 8, width: int = 64) -> "EnergyModel":
-        """The default for a table x (n, C) with targets y (n, D), in their units."""
-        x, y = _same_rows(x, y)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width)
-        y_units = Standardizer.robust("y", y)
+    def of(cls, parts: Parts, units: Units) -> Self:
+        """From networks and units that go together."""
         return cls(
             parts.backbone,
             parts.energy,
             parts.mixture,
-            x_units=Standardizer.of("x", x),
-            y_units=y_units,
-            tail=Tail.of(y_units(y)),
+            x_units=units.x,
+            y_units=units.y,
+            tail=units.tail,
+            bounds=units.bounds,
         )
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
@@ -193,22 +238,76 @@ class EnergyModel(Model):
         """The proposal in standard units, from features (B, H)."""
         return self.proposal(h)
 
-    def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
-        q: Any = self.q(h)
-        if not hasattr(q, "from_uniform"):
-            q = RowByRow(self.proposal, h)
-        support = None if self.tail is None else (self.tail.low, self.tail.high, self.tail.width)
+    @property
+    def quick(self) -> dict[str, int]:
+        """See :attr:`Model.quick`."""
+        if self.n_targets == 1:
+            return {"n_nodes": 96, "max_nodes": 96}
+        return {"n_draws": 512, "max_draws": 512}
 
+    def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
+        q = self._proposal_of(h)
+        limits = None if self.bounds.are_open else (self.bounds.low, self.bounds.high)
+        base = self._one_target(h, q, **settings) if self.n_targets == 1 else self._several(h, q, **settings)
+        return Rescaled(base, self.y_units.shift, self.y_units.scale, limits)
+
+    def _one_target(
+        self, h: Tensor, q: Any, n_nodes: int = 256, max_nodes: int | None = None, **settings: Any
+    ) -> Predictive:
+        def build(rows: Tensor, size: int) -> Predictive:
+            part = h[rows]
+            return Quadrature1D(
+                self._energy_of(part), self._proposal_of(part), len(part), self._support, size, **settings
+            )
+
+        sizes = _sizes("n_nodes", n_nodes, max_nodes)
+        return refined(build, len(h), sizes, lambda p: p.log_partition_error <= _GOOD_ERROR, q)
+
+    def _several(
+        self, h: Tensor, q: Any, n_draws: int = 2048, max_draws: int | None = None, **settings: Any
+    ) -> Predictive:
+        def build(rows: Tensor, size: int) -> Predictive:
+            part = h[rows]
+            return ImportanceND(
+                self._energy_of(part),
+                self._proposal_of(part),
+                len(part),
+                self.n_targets,
+                self._support,
+                size,
+                **settings,
+            )
+
+        sizes = _sizes("n_draws", n_draws, max_draws)
+        return refined(build, len(h), sizes, lambda p: p.effective_sample_size >= _GOOD_SIZE, q)
+
+    def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         def energy(y: Tensor) -> Tensor:
             with evaluating(self):
                 return self.f(h, y.to(h.dtype))
 
-        base: Predictive
-        if self.n_targets == 1:
-            base = Quadrature1D(energy, q, len(h), support=support, **settings)
-        else:
-            base = ImportanceND(energy, q, len(h), self.n_targets, support=support, **settings)
-        return Rescaled(base, self.y_units.shift, self.y_units.scale)
+        return energy
+
+    def _proposal_of(self, h: Tensor) -> Any:
+        q = self.q(h)
+        return q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
+
+    @property
+    def _support(self) -> Support | None:
+        if self.tail is None:
+            return None
+        tail, ends = self.tail, self.tail.bounds
+        return Support(tail.low, tail.high, tail.width, torch.isfinite(ends.low), torch.isfinite(ends.high))
+
+
+def _sizes(name: str, first: int, limit: int | None) -> list[int]:
+    # Four times as many each time, until the limit.
+    first = checks.at_least(name, first, 1)
+    limit = 16 * first if limit is None else checks.at_least(f"the limit of {name}", limit, first)
+    sizes = [first]
+    while sizes[-1] < limit:
+        sizes.append(min(4 * sizes[-1], limit))
+    return sizes
 
 
 @contextmanager
@@ -231,10 +330,3 @@ def _targets_of(head: nn.Module, n_targets: int | None) -> int:
             f"n_targets must be given: a {type(head).__name__} does not say how many targets it has"
         )
     return known
-
-
-def _same_rows(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    x, y = checks.table("x", x), checks.table("y", y)
-    if len(x) != len(y):
-        raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
-    return x, y

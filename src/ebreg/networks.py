@@ -1,15 +1,16 @@
 """The networks: a perceptron for features of x, the mixture head, and the sets of parts that go together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from ebreg import checks
-from ebreg.distributions import GaussianMixture
+from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.energy import ACTIVATIONS, EnergyHead
+from ebreg.scaling import Bounds
 
 # Standard deviations between exp(-20) and exp(20): wide enough for any data in any unit, and never 0 or inf.
 _LOG_VARIANCE_LIMIT = 40.0
@@ -51,6 +52,7 @@ class MixtureHead(nn.Module):
         activation: After the first layer of each branch.
         min_scale: Lower bound of the standard deviations, added in quadrature.
         spread: Whether the components start apart, at the quantiles of a standard Gaussian.
+        bounds: Ends of the targets, at which the components are cut off; None: there are none.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class MixtureHead(nn.Module):
         activation: str = "relu",
         min_scale: float = 0.0,
         spread: bool = False,
+        bounds: Bounds | None = None,
     ):
         super().__init__()
         checks.one_of("activation", activation, ACTIVATIONS)
@@ -70,6 +73,7 @@ class MixtureHead(nn.Module):
         if not 0 <= min_scale < torch.inf:
             raise ValueError(f"min_scale must be a finite number of at least 0, got {min_scale}")
         self.activation, self.min_scale = activation, min_scale
+        self.bounds = None if bounds is None or bounds.are_open else bounds
         # The first layers of the three branches see the same input: one matrix product instead of three.
         self.hidden = nn.Linear(n_features, 3 * n_features)
         self.means = nn.Linear(n_features, n_components * n_targets)
@@ -88,12 +92,13 @@ class MixtureHead(nn.Module):
         # Densities are kept in single precision at least, whatever the network computes in.
         log_variances = _at_least_single(self.log_variances(hidden[1]))
         variances = log_variances.clamp(-_LOG_VARIANCE_LIMIT, _LOG_VARIANCE_LIMIT).exp() + self.min_scale**2
-        return GaussianMixture(
-            _at_least_single(self.logits(hidden[2])),
-            _at_least_single(self.means(hidden[0])).view(shape),
-            variances.sqrt().view(shape),
-            validate_args=False,
-        )
+        logits = _at_least_single(self.logits(hidden[2]))
+        means = _at_least_single(self.means(hidden[0])).view(shape)
+        scales = variances.sqrt().view(shape)
+        if self.bounds is None:
+            return GaussianMixture(logits, means, scales, validate_args=False)
+        low, high = self.bounds.low.to(means), self.bounds.high.to(means)
+        return TruncatedMixture(logits, means, scales, low, high, validate_args=False)
 
 
 @dataclass(frozen=True)
@@ -130,23 +135,65 @@ def image_heads(n_targets: int = 1, n_components: int = 4, n_features: int = 512
     )
 
 
-def table(n_inputs: int, n_targets: int = 1, n_components: int = 8, width: int = 64) -> Parts:
+def table(
+    n_inputs: int,
+    n_targets: int = 1,
+    n_components: int = 8,
+    width: int = 64,
+    min_scale: float = 1e-3,
+    bounds: Bounds | None = None,
+) -> Parts:
     """The default for tables, for standardised inputs and targets: smooth, residual, 64 wide."""
+    heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds)
+    return replace(heads, backbone=MLP(n_inputs, (width, width), activation="silu", residual=True))
+
+
+def smooth_heads(
+    n_features: int,
+    n_targets: int = 1,
+    n_components: int = 8,
+    width: int = 64,
+    min_scale: float = 1e-3,
+    bounds: Bounds | None = None,
+) -> Parts:
+    """The heads of :func:`table`, on features that come from elsewhere.
+
+    Args:
+        n_features: H.
+        n_targets: D.
+        n_components: K.
+        width: Of the energy's layers.
+        min_scale: Lower bound of the mixture's standard deviations, in standard units.
+        bounds: Ends of the targets, in standard units.
+    """
     return Parts(
-        MLP(n_inputs, (width, width), activation="silu", residual=True),
+        nn.Identity(),
         EnergyHead(
-            width,
+            n_features,
             n_targets,
             target_widths=(width, width),
             joint_widths=(width, width),
             activation="silu",
             residual=True,
         ),
-        MixtureHead(width, n_targets, n_components, activation="silu", min_scale=1e-3, spread=True),
+        MixtureHead(
+            n_features,
+            n_targets,
+            n_components,
+            activation="silu",
+            min_scale=min_scale,
+            spread=True,
+            bounds=bounds,
+        ),
     )
 
 
-NETWORKS: dict[str, Callable[..., Parts]] = {"paper-1d": paper_1d, "image-heads": image_heads, "table": table}
+NETWORKS: dict[str, Callable[..., Parts]] = {
+    "paper-1d": paper_1d,
+    "image-heads": image_heads,
+    "smooth-heads": smooth_heads,
+    "table": table,
+}
 
 
 def _at_least_single(values: Tensor) -> Tensor:

@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch.distributions import AffineTransform, Distribution, TransformedDistribution
 
-from ebreg.distributions import GaussianMixture
-
 
 def draw(proposal: Distribution, u: Tensor) -> Tensor:
     """Draws that depend on nothing but the proposal and the points u; not differentiated.
@@ -59,14 +57,3 @@ class RowByRow:
         return TransformedDistribution(
             self._batch, AffineTransform(shift, scale, event_dim=1), validate_args=False
         )
-
-
-def widened(low: Tensor, high: Tensor, B: int) -> GaussianMixture:
-    """One Gaussian a row that covers the box between low and high, each of shape (D,)."""
-    D = len(low)
-    return GaussianMixture(
-        low.new_zeros(B, 1),
-        (0.5 * (low + high)).expand(B, 1, D),
-        (0.5 * (high - low)).expand(B, 1, D),
-        validate_args=False,
-    )

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+
+# Tensors in the core, numpy arrays in a Prediction.
+Array = Any
 
 
 @dataclass(frozen=True)
@@ -17,9 +21,9 @@ class Mode:
         log_densities: Log density at the top, shape (n,).
     """
 
-    locations: Tensor
-    masses: Tensor
-    log_densities: Tensor
+    locations: Array
+    masses: Array
+    log_densities: Array
 
     def __len__(self) -> int:
         return self.locations.shape[0]
@@ -45,14 +49,11 @@ class Modes:
         """How many modes each row has, shape (B,)."""
         return torch.tensor([len(row) for row in self.rows])
 
-    def rescaled(self, shift: Tensor, scale: Tensor) -> "Modes":
-        """The modes of shift + scale * y; both have shape (D,)."""
-        log_scale = scale.log().sum()
+    def rescaled(self, units: Callable[[Tensor], Tensor], log_scale: Tensor) -> "Modes":
+        """In other units: ``units`` maps (n, D) to (n, D), and ``log_scale`` is the log of its Jacobian."""
         return Modes(
             tuple(
-                replace(
-                    row, locations=shift + scale * row.locations, log_densities=row.log_densities - log_scale
-                )
+                replace(row, locations=units(row.locations), log_densities=row.log_densities - log_scale)
                 for row in self.rows
             )
         )
@@ -70,20 +71,22 @@ class Region:
     """
 
     mass: float
-    log_threshold: Tensor
-    log_prob: Callable[[Tensor], Tensor]
-    intervals: tuple[Tensor, ...] | None = None
+    log_threshold: Array
+    log_prob: Callable[[Array], Array]
+    intervals: tuple[Array, ...] | None = None
 
-    def contains(self, y: Tensor) -> Tensor:
+    def contains(self, y: Array) -> Array:
         """Whether targets lie in the region: (..., B, D) -> (..., B)."""
         return self.log_prob(y) >= self.log_threshold
 
-    def rescaled(self, shift: Tensor, scale: Tensor) -> "Region":
-        """The region of shift + scale * y; both have shape (D,)."""
-        log_scale = scale.log().sum()
-        return Region(
-            self.mass,
-            self.log_threshold - log_scale,
-            lambda y: self.log_prob((y - shift) / scale) - log_scale,
-            None if self.intervals is None else tuple(shift + scale * row for row in self.intervals),
-        )
+    def rescaled(
+        self,
+        units: Callable[[Tensor], Tensor],
+        log_scale: Tensor,
+        log_prob: Callable[[Tensor], Tensor],
+    ) -> "Region":
+        """In other units: see :meth:`Modes.rescaled`; ``log_prob`` is the log density in those units."""
+        intervals = self.intervals
+        if intervals is not None:
+            intervals = tuple(units(row.reshape(-1, 1)).reshape(-1, 2) for row in intervals)
+        return Region(self.mass, self.log_threshold - log_scale, log_prob, intervals)

@@ -1,4 +1,4 @@
-"""Units: the core works in standard units, people in theirs; and where the energy ends."""
+"""Units: the core works in standard units, people in theirs; where targets end, and where the energy does."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,22 @@ _FEWEST_FOR_QUARTILES = 20
 _QUARTILES_OF_GAUSSIAN = 1.349  # their distance, in standard deviations
 
 
-class Standardizer(nn.Module):
+class _Float64(nn.Module):
+    """Buffers that move between devices, but stay in float64 where a model is made single or half."""
+
+    def _keep(self, **buffers: Tensor) -> None:
+        for name, value in buffers.items():
+            self.register_buffer(name, value.detach().to(torch.float64, copy=True))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "_Float64":
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, value in before.items():
+            setattr(self, name, value.to(getattr(self, name).device))
+        return self
+
+
+class Standardizer(_Float64):
     """Shift and scale of each column, in float64 whatever the precision of the networks.
 
     Args:
@@ -26,8 +41,7 @@ class Standardizer(nn.Module):
     def __init__(self, shift: Tensor, scale: Tensor, name: str = "values"):
         super().__init__()
         self.name = name
-        for name, value in (("shift", shift), ("scale", scale)):
-            self.register_buffer(name, value.detach().to(torch.float64, copy=True))
+        self._keep(shift=shift, scale=scale)
 
     @classmethod
     def identity(cls, n_columns: int, name: str = "values") -> "Standardizer":
@@ -77,43 +91,96 @@ class Standardizer(nn.Module):
         checks.shape(self.name, values, (*["..."] * (values.dim() - 1), len(self.shift)))
         return (values.double() - self.shift) / self.scale
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Standardizer":
-        # Moves between devices like any module, but stays in float64 where a model is made single or half.
-        shift, scale = self.shift, self.scale
-        super()._apply(fn, recurse)
-        self.shift, self.scale = shift.to(self.shift.device), scale.to(self.scale.device)
-        return self
+    def inverse(self, values: Tensor) -> Tensor:
+        """From standard units, in float64: (..., C) -> (..., C)."""
+        return self.shift + self.scale * values.double()
 
 
-class Tail(nn.Module):
+class Bounds(_Float64):
+    """The ends of the targets, which belong to their range; infinite where a target has no end.
+
+    Args:
+        low: Shape (D,).
+        high: Above ``low``, shape (D,).
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, low: Tensor, high: Tensor):
+        super().__init__()
+        checks.shape("low", low, ("D",))
+        checks.shape("high", high, tuple(low.shape))
+        if not (low < high).all():  # NaN included
+            raise ValueError(
+                f"bounds must have low < high for every target, got {low.tolist()} and {high.tolist()}"
+            )
+        self._keep(low=low, high=high)
+
+    @classmethod
+    def none(cls, n_targets: int) -> "Bounds":
+        """Ends nowhere."""
+        infinite = torch.full((n_targets,), torch.inf)
+        return cls(-infinite, infinite)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether no target ends anywhere."""
+        return bool(torch.isinf(self.low).all() and torch.isinf(self.high).all())
+
+    def check(self, name: str, y: Tensor) -> None:
+        """Require targets, shape (n, D), inside."""
+        outside = (y < self.low) | (y > self.high)
+        if outside.any():
+            row, target = outside.nonzero()[0].tolist()
+            raise ValueError(
+                f"{name} must lie within bounds, which are {self.low[target].item():g} to "
+                f"{self.high[target].item():g}; got {y[row, target].item():g} in row {row} "
+                f"({int(outside.any(dim=1).sum())} such rows in all); widen the bounds or remove those rows"
+            )
+
+    def standardized(self, units: Standardizer) -> "Bounds":
+        """The same ends in standard units."""
+        return Bounds(units(self.low), units(self.high))
+
+
+class Tail(_Float64):
     r"""Gives the energy a defined end, so that exp(f) is integrable and nothing far away holds mass unseen.
 
     Inside a box that holds the data f is the network's. Outside, it is f at the nearest point of the box
-    minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``.
+    minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``; beyond a closed end it is
+    minus infinity.
 
     Args:
         low: Lower corner, shape (D,).
         high: Upper corner, shape (D,).
         width: Shape (D,).
+        bounds: Ends of the targets, in standard units; those that are finite are closed ends of the box.
     """
 
     low: Tensor
     high: Tensor
     width: Tensor
 
-    def __init__(self, low: Tensor, high: Tensor, width: Tensor):
+    def __init__(self, low: Tensor, high: Tensor, width: Tensor, bounds: Bounds | None = None):
         super().__init__()
-        for name, value in (("low", low), ("high", high), ("width", width)):
-            self.register_buffer(name, value.detach().to(torch.get_default_dtype(), copy=True))
+        self.bounds = bounds or Bounds.none(len(low))
+        low = torch.where(torch.isfinite(self.bounds.low), self.bounds.low, low.double())
+        high = torch.where(torch.isfinite(self.bounds.high), self.bounds.high, high.double())
+        self._keep(low=low, high=high, width=width)
 
     @classmethod
-    def of(cls, y: Tensor) -> "Tail":
-        """A box a little larger than the range of standardised targets y, shape (n, D)."""
+    def of(cls, y: Tensor, bounds: Bounds | None = None) -> "Tail":
+        """A box a little larger than the range of standardised targets y, shape (n, D), within bounds."""
         low, high = y.amin(dim=0), y.amax(dim=0)
         margin = 0.5 + 0.1 * (high - low)
-        return cls(low - margin, high + margin, torch.ones_like(low))
+        return cls(low - margin, high + margin, torch.ones_like(low), bounds)
 
     def split(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """The nearest point of the box, (..., D), and the penalty for the way there, (...)."""
-        inside = y.clamp(self.low, self.high)
-        return inside, 0.5 * ((y - inside) / self.width).square().sum(dim=-1)
+        inside = y.clamp(self.low.to(y.dtype), self.high.to(y.dtype))
+        penalty = 0.5 * ((y - inside) / self.width.to(y.dtype)).square().sum(dim=-1)
+        if self.bounds.are_open:
+            return inside, penalty
+        low, high = self.bounds.low.to(y.dtype), self.bounds.high.to(y.dtype)
+        return inside, penalty.masked_fill(((y < low) | (y > high)).any(dim=-1), torch.inf)

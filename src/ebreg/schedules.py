@@ -14,6 +14,11 @@ def cosine(t: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * t))
 
 
+def warm_up(t: float, until: float = 0.05, start: float = 0.05) -> float:
+    """Up from ``start`` to 1 in the first part of training, then constant."""
+    return min(1.0, start + (1 - start) * t / until)
+
+
 def one_cycle(t: float, warmup: float = 0.25, start: float = 0.05) -> float:
     """Up from ``start`` to 1 in the first part of training, then down to 0, both along a cosine."""
     if t < warmup:
@@ -26,4 +31,5 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": constant,
     "cosine": cosine,
     "one-cycle": one_cycle,
+    "warm-up": warm_up,
 }

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ebreg import checkpoints, checks
-from ebreg.batches import Data, as_data, in_chunks
+from ebreg.averages import average_of
+from ebreg.batches import Data, as_data, weights_of
 from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.methods import Method
@@ -88,7 +89,8 @@ def fit(
 
     Args:
         method: What to train; its parameters say on which device.
-        data: A pair of tensors x (n, ...) and y (n, D), or a map-style data set.
+        data: A tuple (x, y) of tensors x (n, ...) and y (n, D), or (x, y, weights) with weights (n,), or a
+            map-style data set.
         validation: The same, or None.
         config: Settings.
         checkpoint: A file to write checkpoints to. One that exists is an error unless ``resume`` is set.
@@ -144,6 +146,8 @@ class _Run:
             weight_decay=config.weight_decay,
             fused=True,  # one pass over all parameters; for small networks most of a step is overhead
         )
+        self.average = None if config.averaging is None else average_of(method, config.averaging)
+        self.weights = weights_of(data)
         self.noise = torch.Generator().manual_seed(config.seed % 2**63)
         self.state = Progress()
         self.best: dict[str, Tensor] = {}
@@ -169,6 +173,8 @@ class _Run:
                 self.save(path)
         if self.best:
             self.method.load_state_dict(self.best)
+        elif self.average is not None:
+            self.method.load_state_dict(self.candidate.state_dict())
         return Training(state.history, state.best_epoch, interrupted, state.seconds)
 
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
@@ -185,6 +191,11 @@ class _Run:
             if self._agreed(stop) and state.batch < self.n_batches:
                 return
         self._finish_epoch(bar)
+
+    @property
+    def candidate(self) -> Method:
+        """The method with the weights that would be kept now."""
+        return self.method if self.average is None else cast(Method, self.average.module)
 
     @property
     def n_steps(self) -> int:
@@ -207,12 +218,16 @@ class _Run:
         dtype = PRECISIONS[config.precision]
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
             losses = self.parallel(x.to(self.device), y.to(self.device), points[:, own].to(self.device))
+        importance = self.weights[index[own]].to(self.device)
+        losses = {name: importance.to(values.dtype) * values for name, values in losses.items()}
         loss = weight * torch.stack([values.sum() for values in losses.values()]).sum()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.clip_norm or math.inf)
         self._check_finite(norm, loss, x, y)
         self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.method)
         for name, values in losses.items():
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
             self.state.sums[name] = self.state.sums.get(name, 0.0) + share
@@ -221,23 +236,28 @@ class _Run:
         state = self.state
         sums = self.processes.total(*state.sums.values())
         entry = {name: total / len(self.data) for name, total in zip(state.sums, sums, strict=True)}
-        if self.validation is not None:
+        due = (state.epoch + 1) % self.config.validation_every == 0 or state.epoch + 1 == self.config.epochs
+        if self.validation is not None and due:
             entry["validation_nll"] = self._validate(self.validation)
         state.history.append(entry)
         bar.set_postfix({name: f"{value:.3f}" for name, value in entry.items()}, refresh=False)
         if entry.get("validation_nll", float("inf")) < state.best_nll:
             state.best_epoch = state.epoch
-            self.best = {name: value.detach().clone() for name, value in self.method.state_dict().items()}
+            self.best = {name: value.detach().clone() for name, value in self.candidate.state_dict().items()}
         state.epoch, state.batch, state.sums = state.epoch + 1, 0, {}
 
     @torch.no_grad()
     def _validate(self, validation: Data) -> float:
-        self.method.eval()
-        own = self.processes.own(len(validation))
-        total = 0.0
-        for x, y in in_chunks(validation, own, self.config.validation_rows) if len(own) else ():
-            total += self.method.validation_nll(x.to(self.device), y.to(self.device)).sum().item()
-        total, count = self.processes.total(total, len(own))
+        candidate = self.candidate.eval()
+        weights = weights_of(validation)
+        total, count = 0.0, 0.0
+        for index in self.processes.own(len(validation)).split(self.config.validation_rows):
+            if len(index):
+                x, y = validation.__getitems__(index.tolist())
+                nll = candidate.validation_nll(x.to(self.device), y.to(self.device)).cpu()
+                total += (weights[index] * nll).sum().item()
+                count += weights[index].sum().item()
+        total, count = self.processes.total(total, count)
         return total / count
 
     def _out_of_patience(self) -> bool:
@@ -273,6 +293,8 @@ class _Run:
         state = replace(self.state, sums=dict(zip(self.state.sums, sums, strict=True)))
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.average is not None:
+            tensors |= {f"average.{name}": value for name, value in self.average.state_dict().items()}
         for i, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in slots.items()}
         tensors["random.noise"] = self.noise.get_state()
@@ -292,6 +314,9 @@ class _Run:
                 )
         weights = _under("method.", tensors)
         checkpoints.check_fits(self.method, weights, path)
+        average = _under("average.", tensors)
+        if self.average is not None:
+            checkpoints.check_fits(self.average, average, path)
         try:
             state = Progress(**facts["progress"])
             optimizer = self._optimizer_state(_under("optimizer.", tensors))
@@ -301,6 +326,8 @@ class _Run:
                 f"{path} was edited or damaged ({error!r}); delete it to start anew"
             ) from error
         self.method.load_state_dict(weights)
+        if self.average is not None:
+            self.average.load_state_dict(average)
         self.optimizer.load_state_dict(optimizer)
         self.best = _under("best.", tensors)
         self.noise.set_state(noise)

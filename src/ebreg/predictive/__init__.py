@@ -1,13 +1,16 @@
 """What can be asked of p(y | x), and who answers for an energy-based model with its proposal.
 
 :class:`Predictive` is the protocol. :class:`Quadrature1D` answers for one target, :class:`ImportanceND` for
-several, :class:`ebreg.distributions.GaussianMixture` for itself, and :class:`Rescaled` adds the user's units.
+several, :class:`ebreg.distributions.GaussianMixture` for itself; :class:`Grouped` joins those of several
+groups of rows, and :class:`Rescaled` adds the user's units.
 A row's answer never depends on the other rows of the batch.
 """
 
+from ebreg.predictive.grouped import Grouped, refined
 from ebreg.predictive.importance import ImportanceND
 from ebreg.predictive.protocol import Predictive
 from ebreg.predictive.quadrature import Quadrature1D
 from ebreg.predictive.rescaled import Rescaled
+from ebreg.predictive.support import Support
 
-__all__ = ["ImportanceND", "Predictive", "Quadrature1D", "Rescaled"]
+__all__ = ["Grouped", "ImportanceND", "Predictive", "Quadrature1D", "Rescaled", "Support", "refined"]

@@ -9,10 +9,12 @@ from torch import Tensor
 
 from ebreg import checks, importance, objectives, uniforms
 from ebreg.ascent import modes_by_ascent
-from ebreg.distributions import check_mass, quantiles
+from ebreg.distributions import check_levels, check_mass, quantiles
 from ebreg.predictive.protocol import Energy, flat
-from ebreg.proposals import widened
+from ebreg.predictive.support import Support
 from ebreg.regions import Modes, Region
+
+_WEAK_SIZE = 100
 
 
 class ImportanceND:
@@ -25,7 +27,7 @@ class ImportanceND:
     Args:
         energy: f(x, .) of the batch: (M, B, D) -> (M, B).
         proposal: Shape (B,), with ``from_uniform``.
-        support: Low end, high end and width of the tails, each of shape (D,); None leaves the wide draws out.
+        support: Where the mass can be; None leaves the wide draws out.
         n_targets: D.
         n_rows: B.
         n_draws: Draws a row, in all replicates together.
@@ -39,7 +41,7 @@ class ImportanceND:
         proposal: Any,
         n_rows: int,
         n_targets: int,
-        support: tuple[Tensor, Tensor, Tensor] | None = None,
+        support: Support | None = None,
         n_draws: int = 2048,
         n_replicates: int = 8,
         seed: int = 0,
@@ -48,10 +50,8 @@ class ImportanceND:
         checks.at_least("n_draws", n_draws, 16 * n_replicates)
         self.proposal = proposal
         self._energy, self._B, self._D = energy, n_rows, n_targets
-        self._wide = None
-        if support is not None:
-            low, high, width = support
-            self._wide = widened(low - width, high + width, n_rows)
+        self._support = support
+        self._wide = None if support is None else support.wide(n_rows)
         points = [uniforms.sobol(n_draws // n_replicates, n_targets, seed + r) for r in range(n_replicates)]
         with torch.no_grad():
             parts = [self._draw(u[:, None].expand(-1, n_rows, -1)) for u in points]
@@ -80,6 +80,12 @@ class ImportanceND:
         return self.variance.sqrt()
 
     @property
+    def covariance(self) -> Tensor:
+        """Shape (B, D, D)."""
+        centred = self._draws - self.mean
+        return torch.einsum("mb,mbi,mbj->bij", self._weights, centred, centred)
+
+    @property
     def log_partition(self) -> Tensor:
         """Shape (B,)."""
         return objectives.log_partition(self._f, self._log_q)
@@ -99,10 +105,18 @@ class ImportanceND:
         """Shape (B,)."""
         return importance.pareto_k(self._f, self._log_q)
 
+    @property
+    def weak(self) -> Tensor:
+        """Rows whose draws are worth less than a hundred, shape (B,)."""
+        return self.effective_sample_size < _WEAK_SIZE
+
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
         with torch.set_grad_enabled(y.requires_grad and torch.is_grad_enabled()):
-            return self._energy(flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
+            log_p = self._energy(flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
+        if self._support is None:
+            return log_p
+        return log_p.masked_fill(~self._support.contains(y.detach()), -torch.inf)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Resampled from a pool of fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
@@ -134,6 +148,10 @@ class ImportanceND:
     def icdf(self, q: Tensor | float) -> Tensor:
         """Exists for one target only."""
         return quantiles(self._weighted_quantile, q, self._B, self._D)
+
+    def quantile(self, q: Tensor | float) -> Tensor:
+        """Quantiles of each target by itself: levels () or (Q,) -> (B, D) or (Q, B, D)."""
+        return importance.quantile(self._draws, self._weights, check_levels(q))
 
     def modes(self) -> Modes:
         """Local maxima, with the share of 128 equally weighted draws that climb to each."""

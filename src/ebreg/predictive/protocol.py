@@ -30,6 +30,10 @@ class Predictive(Protocol):
         """Shape (B, D)."""
 
     @property
+    def covariance(self) -> Tensor:
+        """Shape (B, D, D)."""
+
+    @property
     def proposal(self) -> Any:
         """The distribution the draws come from."""
 
@@ -53,6 +57,10 @@ class Predictive(Protocol):
     def log_partition_error(self) -> Tensor:
         """Standard error of log Z(x), shape (B,)."""
 
+    @property
+    def weak(self) -> Tensor:
+        """Rows whose answers the sampling or the quadrature does not support, shape (B,)."""
+
     def log_prob(self, y: Tensor, /) -> Tensor:
         """Normalised log density: (..., B, D) -> (..., B)."""
 
@@ -64,6 +72,9 @@ class Predictive(Protocol):
 
     def icdf(self, q: Tensor | float, /) -> Tensor:
         """Quantiles of a single target: (Q,) -> (Q, B, 1)."""
+
+    def quantile(self, q: Tensor | float, /) -> Tensor:
+        """Quantiles of each target by itself: (Q,) -> (Q, B, D)."""
 
     def modes(self) -> Modes:
         """Local maxima with the mass of their hills."""

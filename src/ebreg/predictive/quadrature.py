@@ -11,7 +11,10 @@ from ebreg import checks, importance, uniforms
 from ebreg.distributions import check_mass, quantiles
 from ebreg.loglinear import LogLinear
 from ebreg.predictive.protocol import Energy, flat
+from ebreg.predictive.support import Support
 from ebreg.regions import Modes, Region
+
+_WEAK_ERROR = 0.05
 
 
 class Quadrature1D:
@@ -24,7 +27,7 @@ class Quadrature1D:
         energy: f(x, .) of the batch: (N, B, 1) -> (N, B).
         proposal: Shape (B,), with ``from_uniform``.
         n_rows: B.
-        support: Low end, high end and width of the tails, each of shape (1,); None: the proposal's reach.
+        support: Where the mass can be; None: the proposal's reach.
         n_nodes: Nodes a row, tails apart.
         n_draws: Draws for the diagnostics of the proposal.
     """
@@ -34,7 +37,7 @@ class Quadrature1D:
         energy: Energy,
         proposal: Any,
         n_rows: int,
-        support: tuple[Tensor, Tensor, Tensor] | None = None,
+        support: Support | None = None,
         n_nodes: int = 512,
         n_draws: int = 512,
     ):
@@ -44,16 +47,19 @@ class Quadrature1D:
         self._energy, self._B, self._n_draws = energy, n_rows, n_draws
         nodes = self._first_nodes(n_nodes // 4, support)
         log_f = self._evaluate(nodes)
+        closed = (False, False)
+        if support is not None:
+            closed = (bool(support.closed[0]), bool(support.closed[1]))
         # A cell errs by about p times its width cubed: nodes as dense as the cube root of p err least.
-        curve = LogLinear(nodes, log_f / 3)
+        curve = LogLinear(nodes, log_f / 3, closed)
         levels = (torch.arange(n_nodes // 2, dtype=torch.float64, device=nodes.device) + 0.5) / (n_nodes // 2)
         more = curve.icdf(levels[:, None].expand(-1, n_rows))
         nodes, order = torch.cat([nodes, more]).sort(dim=0)
         log_f = torch.cat([log_f, self._evaluate(more)]).gather(0, order)
-        self._curve = LogLinear(nodes, log_f)
+        self._curve = LogLinear(nodes, log_f, closed)
         half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
         half[-1] = True
-        self._coarse = LogLinear(nodes[half], log_f[half])
+        self._coarse = LogLinear(nodes[half], log_f[half], closed)
 
     @property
     def mean(self) -> Tensor:
@@ -69,6 +75,11 @@ class Quadrature1D:
     def stddev(self) -> Tensor:
         """Shape (B, 1)."""
         return self.variance.sqrt()
+
+    @property
+    def covariance(self) -> Tensor:
+        """Shape (B, 1, 1)."""
+        return self.variance[..., None]
 
     @property
     def log_partition(self) -> Tensor:
@@ -90,6 +101,11 @@ class Quadrature1D:
         """Of the proposal's draws, shape (B,)."""
         return importance.pareto_k(*self._ratios)
 
+    @property
+    def weak(self) -> Tensor:
+        """Rows whose log Z is not known to 0.05, shape (B,)."""
+        return self.log_partition_error > _WEAK_ERROR
+
     def log_prob(self, y: Tensor) -> Tensor:
         """Log density of the interpolant, a proper density: it cannot flatter. (..., B, 1) -> (..., B)."""
         return self._curve.log_prob(flat(y, self._B, 1)[..., 0]).reshape(y.shape[:-1])
@@ -107,6 +123,10 @@ class Quadrature1D:
         """Levels (), (Q,) or (Q, B) -> (B, 1) or (Q, B, 1)."""
         return quantiles(self._curve.icdf, q, self._B, 1)
 
+    def quantile(self, q: Tensor | float) -> Tensor:
+        """As :meth:`icdf`: one target is its own marginal."""
+        return self.icdf(q)
+
     def modes(self) -> Modes:
         """Local maxima with the mass of their hills."""
         return self._curve.modes()
@@ -120,7 +140,7 @@ class Quadrature1D:
         """Expectation of ``fn``, (M, B, 1) -> (M, B, ...)."""
         return self._curve.expectation(lambda y: fn(y[..., None]))
 
-    def _first_nodes(self, n: int, support: tuple[Tensor, Tensor, Tensor] | None) -> Tensor:
+    def _first_nodes(self, n: int, support: Support | None) -> Tensor:
         # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
         levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
         quantile = self.proposal.from_uniform(levels[:, None, None].expand(-1, self._B, -1))
@@ -128,10 +148,19 @@ class Quadrature1D:
         low, high = quantile[0], quantile[-1]
         width = high - low
         if support is not None:
-            low, high, width = (end.double().expand_as(low) for end in support)
+            ends = (support.low, support.high, support.width)
+            low, high, width = (end.double().expand_as(low) for end in ends)
         t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
         out = torch.linspace(0.25, 8, 32, dtype=torch.float64, device=low.device)[:, None] * width
-        return torch.cat([quantile, low + t * (high - low), low - out, high + out]).sort(dim=0).values
+        parts = [quantile, low + t * (high - low)]
+        if support is None or not support.closed[0]:
+            parts.append(low - out)
+        if support is None or not support.closed[1]:
+            parts.append(high + out)
+        else:
+            parts[1][-1] = high  # rounding must not move the end itself
+        nodes = torch.cat(parts).sort(dim=0).values
+        return nodes if support is None else nodes.clamp(*(end.double() for end in support.limits))
 
     def _evaluate(self, nodes: Tensor) -> Tensor:
         with torch.no_grad():

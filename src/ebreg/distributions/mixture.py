@@ -1,4 +1,4 @@
-"""GaussianMixture, both proposal and predictive distribution, and TargetNoise, the hand-set noise."""
+"""GaussianMixture, both proposal and predictive distribution."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,10 +11,10 @@ from torch.distributions import Distribution, constraints
 
 from ebreg import checks, uniforms
 from ebreg.ascent import modes_by_ascent
+from ebreg.distributions import normal
+from ebreg.distributions.questions import check_mass, quantiles
 from ebreg.loglinear import LogLinear
 from ebreg.regions import Modes, Region
-
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class GaussianMixture(Distribution):
@@ -64,21 +64,28 @@ class GaussianMixture(Distribution):
     @property
     def mean(self) -> Tensor:
         """Shape (B, D)."""
-        return (self.logits.exp()[:, :, None] * self.means).sum(dim=1)
+        means, _ = self._component_moments()
+        return (self.logits.exp()[:, :, None] * means).sum(dim=1)
 
     @property
     def variance(self) -> Tensor:
         """Shape (B, D)."""
-        centred = self.means - self.mean[:, None]
-        return (self.logits.exp()[:, :, None] * (self.scales**2 + centred**2)).sum(dim=1)
+        weights, centred, variances = self._centred_moments()
+        return (weights * (variances + centred**2)).sum(dim=1)
+
+    @property
+    def covariance(self) -> Tensor:
+        """Shape (B, D, D)."""
+        weights, centred, variances = self._centred_moments()
+        return torch.diag_embed((weights * variances).sum(dim=1)) + (weights * centred).mT @ centred
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density: (..., B, D) -> (..., B)."""
-        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
+        self._check_value(value)
         means, scales = (part.permute(2, 1, 0).contiguous() for part in (self.means, self.scales))
         log_prob = _LogDensity.apply(
             value.reshape(math.prod(value.shape[:-2]), *value.shape[-2:]),
-            self.logits.T.contiguous(),
+            self._log_weights.T.contiguous(),
             means,
             scales,
         )
@@ -89,14 +96,12 @@ class GaussianMixture(Distribution):
     ) -> Tensor:
         """Independent draws, shape sample_shape + (B, D); from the global state if no generator is given."""
         sample_shape = (sample_shape,) if isinstance(sample_shape, int) else tuple(sample_shape)
-        n, (B, D) = math.prod(sample_shape), (self.batch_shape[0], self.n_targets)
+        n, B = math.prod(sample_shape), self.batch_shape[0]
         with torch.no_grad():
-            dtype, device = self.means.dtype, self.means.device
             # 1 - rand lies in (0, 1]: 0 itself could fall to a component without weight.
-            v = 1 - torch.rand(n, B, generator=generator, dtype=dtype, device=device)
+            v = 1 - torch.rand(n, B, generator=generator, dtype=self.means.dtype, device=self.means.device)
             component, _ = self._component(v)
-            z = torch.randn(n, B, D, generator=generator, dtype=dtype, device=device)
-            return self._from_component(component, z).reshape(*sample_shape, B, D)
+            return self._draw(component, generator).reshape(*sample_shape, B, self.n_targets)
 
     def from_uniform(self, u: Tensor) -> Tensor:
         """Turn points of the unit cube into draws; uniform points become draws of the mixture.
@@ -115,7 +120,7 @@ class GaussianMixture(Distribution):
         with torch.no_grad():
             u = u.to(self.means, copy=True)
             component, u[..., 0] = self._component(u[..., 0])
-            return self._from_component(component, _normal_icdf(u))
+            return self._from_component(component, u)
 
     def place(self, y: Tensor, u: Tensor) -> Tensor:
         """The first coordinate of a point that :meth:`from_uniform` sends to y: its random inverse.
@@ -132,27 +137,41 @@ class GaussianMixture(Distribution):
         """
         with torch.no_grad():
             z = (y[:, None] - self.means) / self.scales  # (B, K, D)
-            responsibility = (self.logits - (self.scales.log() + 0.5 * z * z).sum(dim=-1)).softmax(dim=1)
+            log_joint = self._log_weights - (self.scales.log() + 0.5 * z * z).sum(dim=-1)
+            responsibility = log_joint.softmax(dim=1)
             component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
             weights = self.logits.exp()
-            place = weights.cumsum(dim=1) - weights * _normal_cdf(-z[..., 0])
+            place = weights.cumsum(dim=1) - weights * (1 - self._share_below(y[:, None], z)[..., 0])
             return place.gather(1, component)[:, 0].clamp(0, 1)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""
-        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
-        z = (value[..., None, :] - self.means) / self.scales  # (..., B, K, D)
-        return (self.logits.exp() * _normal_cdf(z).prod(dim=-1)).sum(dim=-1)
+        self._check_value(value)
+        value = value[..., None, :]
+        shares = self._share_below(value, (value - self.means) / self.scales)  # (..., B, K, D)
+        return (self.logits.exp() * shares.prod(dim=-1)).sum(dim=-1)
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
         return quantiles(self._icdf, value, self.batch_shape[0], self.n_targets)
 
+    def quantile(self, q: Tensor | float) -> Tensor:
+        """Quantiles of each target by itself: levels () or (Q,) in (0, 1) -> (B, D) or (Q, B, D)."""
+        exact = self.double()
+        values = torch.cat([exact.marginal(d).icdf(q) for d in range(self.n_targets)], dim=-1)
+        return values.to(self.means.dtype)
+
+    def marginal(self, d: int) -> "GaussianMixture":
+        """The mixture of target d alone."""
+        return self._replaced(
+            self.logits, self.means[..., [d]], self.scales[..., [d]], lambda bound: bound[[d]]
+        )
+
     def modes(self) -> Modes:
         """The modes with their masses."""
         if self.n_targets == 1:
             return self._curve.modes()
-        return modes_by_ascent(self.log_prob, self.from_uniform(uniforms.sobol(128, self.n_targets)))
+        return self._climb(self.from_uniform(uniforms.sobol(128, self.n_targets)))
 
     def highest_density_region(self, mass: float) -> Region:
         """The smallest region that holds ``mass``."""
@@ -170,14 +189,17 @@ class GaussianMixture(Distribution):
 
     def rescaled(self, shift: Tensor, scale: Tensor) -> "GaussianMixture":
         """The distribution of shift + scale * y; both have shape (D,), and their dtype is the result's."""
-        return GaussianMixture(
-            self.logits.to(scale), shift + scale * self.means, scale * self.scales, validate_args=False
+        return self._replaced(
+            self.logits.to(scale),
+            shift + scale * self.means,
+            scale * self.scales,
+            lambda bound: shift + scale * bound,
         )
 
     def double(self) -> "GaussianMixture":
         """The same mixture, not differentiated, in float64."""
         logits, means, scales = (part.detach().double() for part in (self.logits, self.means, self.scales))
-        return GaussianMixture(logits, means, scales, validate_args=False)
+        return self._replaced(logits, means, scales, torch.Tensor.double)
 
     # A mixture is exact: these answer the same questions as for an energy-based model.
 
@@ -197,6 +219,11 @@ class GaussianMixture(Distribution):
         return torch.full_like(self.logits[:, 0], -math.inf)
 
     @property
+    def weak(self) -> Tensor:
+        """No row: nothing is estimated. Shape (B,)."""
+        return torch.zeros_like(self.logits[:, 0], dtype=torch.bool)
+
+    @property
     def log_partition(self) -> Tensor:
         """Zero: the density is normalised. Shape (B,)."""
         return torch.zeros_like(self.logits[:, 0])
@@ -205,6 +232,59 @@ class GaussianMixture(Distribution):
     def log_partition_error(self) -> Tensor:
         """Zero. Shape (B,)."""
         return torch.zeros_like(self.logits[:, 0])
+
+    # What a family with other components, or other ends, has to say for itself.
+
+    def _replaced(
+        self, logits: Tensor, means: Tensor, scales: Tensor, bound: Callable[[Tensor], Tensor]
+    ) -> "GaussianMixture":
+        # The same family with other parameters; ``bound`` says what becomes of the ends of the targets, (D,).
+        return GaussianMixture(logits, means, scales, validate_args=False)
+
+    @property
+    def _log_weights(self) -> Tensor:
+        # (B, K), of the densities N(y; means, scales) in the density of the mixture.
+        return self.logits
+
+    def _component_moments(self) -> tuple[Tensor, Tensor]:
+        # Means and variances, (B, K, D).
+        return self.means, self.scales**2
+
+    def _share_below(self, value: Tensor, z: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        # Mass of each component below values (..., B, 1, D), which are z scales from its mean (..., B, K, D);
+        # ``rows`` names the rows that the values belong to.
+        return normal.cdf(z)
+
+    def _component_icdf(self, q: Tensor) -> Tensor:
+        # Of each target by itself: (..., B, 1, 1) -> (..., B, K, D).
+        return self.means + self.scales * torch.special.ndtri(q)
+
+    def _from_component(self, component: Tensor, u: Tensor) -> Tensor:
+        # Levels u, (M, B, D), of the components that _component has chosen, (M, B) -> (M, B, D).
+        means, scales = self._chosen(component, self.means, self.scales)
+        return torch.addcmul(means, scales, normal.icdf(u))
+
+    def _draw(self, component: Tensor, generator: torch.Generator | None) -> Tensor:
+        # A draw from each chosen component: (M, B) -> (M, B, D). Faster than levels, and finer in the tails.
+        means, scales = self._chosen(component, self.means, self.scales)
+        z = torch.randn(means.shape, generator=generator, dtype=means.dtype, device=means.device)
+        return torch.addcmul(means, scales, z)
+
+    def _curve_nodes(self) -> Tensor:
+        # Where the log density of a single target is to be known, (N, B).
+        return self._nodes_around(self.means)
+
+    @property
+    def _closed(self) -> tuple[bool, bool]:
+        # Whether the single target ends below, and above.
+        return False, False
+
+    def _climb(self, starts: Tensor) -> Modes:
+        # The modes above starting points, (S, B, D).
+        return modes_by_ascent(self.log_prob, starts)
+
+    def _check_value(self, value: Tensor) -> None:
+        checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
 
     def _component(self, v: Tensor) -> tuple[Tensor, Tensor]:
         # The component whose interval v falls into, counted through all rows, and how far into it: (M, B).
@@ -219,31 +299,54 @@ class GaussianMixture(Distribution):
         weight, top = _pick(weights, component), _pick(upper, component)
         return component, (v - (top - weight)) / weight
 
-    def _from_component(self, component: Tensor, z: Tensor) -> Tensor:
+    def _centred_moments(self) -> tuple[Tensor, Tensor, Tensor]:
+        # Weights, (B, K, 1); means of the components less that of the mixture, and variances, (B, K, D).
+        weights = self.logits.exp()[:, :, None]
+        means, variances = self._component_moments()
+        return weights, means - (weights * means).sum(dim=1, keepdim=True), variances
+
+    def _chosen(self, component: Tensor, *tables: Tensor) -> list[Tensor]:
+        # Entries of tables (B, K, D) for the chosen components, (M, B) -> each (M, B, D).
         D = self.n_targets
         index = component[..., None] * D + torch.arange(D, dtype=component.dtype, device=component.device)
-        return torch.addcmul(_pick(self.means, index), _pick(self.scales, index), z)
+        return [_pick(table, index) for table in tables]
+
+    def _nodes_around(self, centres: Tensor) -> Tensor:
+        # (B, K, 1) -> (257 K, B). They resolve every component, however narrow or light; 1/16 of its scale
+        # apart, the log density in between is off by at most 5e-4.
+        z = torch.linspace(-8, 8, 257, dtype=centres.dtype, device=centres.device)
+        return (centres + self.scales * z).flatten(1).T
 
     @cached_property
     def _curve(self) -> LogLinear:
-        # For questions about the shape of the density, which have no closed form. The nodes resolve every
-        # component, however narrow or light; 1/16 of its scale apart, the log density is off by at most 5e-4.
+        # For questions about the shape of the density of a single target, which have no closed form.
         exact = self.double()
-        z = torch.linspace(-8, 8, 257, dtype=torch.float64, device=self.means.device)
-        nodes = (exact.means + exact.scales * z).flatten(1).T.sort(dim=0).values  # (257 K, B)
-        return LogLinear(nodes, exact.log_prob(nodes[..., None]))
+        nodes = exact._curve_nodes().sort(dim=0).values
+        return LogLinear(nodes, exact.log_prob(nodes[..., None]), closed=self._closed)
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B). The quantile of a mixture lies between those of its components.
         q = q.to(self.means.device, torch.float64)
         rows = torch.arange(q.shape[1], device=q.device).expand(q.shape).flatten()
-        exact = self.double()
-        weights, means, scales = (
-            part[rows] for part in (exact.logits.exp(), exact.means[..., 0], exact.scales[..., 0])
+        levels, exact = q.flatten(), self.double()
+        ends = exact._component_icdf(q[..., None, None]).flatten(0, 1)[..., 0]  # (n, K)
+        y = _solve_quantile(
+            levels,
+            lambda y, left: exact._cdf_and_density(y, rows[left]),
+            ends.amin(dim=1),
+            ends.amax(dim=1),
         )
-        ends = means + scales * torch.special.ndtri(q.flatten())[:, None]
-        y = _solve_quantile(q.flatten(), weights, means, scales, ends.amin(dim=1), ends.amax(dim=1))
         return y.reshape(q.shape).to(self.means.dtype)
+
+    def _cdf_and_density(self, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # At values of a single target in the named rows: (n,), (n,) -> two of shape (n,).
+        weights, heights, means, scales = (
+            part[rows] for part in (self.logits.exp(), self._log_weights.exp(), self.means, self.scales)
+        )
+        y = y[:, None, None]
+        z = (y - means) / scales  # (n, K, 1)
+        density = heights * (normal.density(z) / scales)[..., 0]
+        return (weights * self._share_below(y, z, rows)[..., 0]).sum(dim=1), density.sum(dim=1)
 
 
 class _LogDensity(torch.autograd.Function):
@@ -279,7 +382,7 @@ def _responsibilities(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Standardised values, (D, K, M, B); joint densities over e^top, (K, M, B); their sum and top, (M, B)."""
     z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]
-    log_norm = log_weights - (scales.log() + _LOG_SQRT_2PI).sum(dim=0)
+    log_norm = log_weights - (scales.log() + normal.LOG_SQRT_2PI).sum(dim=0)
     log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
     top = log_joint.amax(dim=0).clamp_min(torch.finfo(z.dtype).min)
     # e^-80 adds nothing to 1, and exp is ten times slower where it underflows.
@@ -287,61 +390,30 @@ def _responsibilities(
     return z, joint, joint.sum(dim=0), top
 
 
-class TargetNoise:
-    """Hand-set NCE noise: an equal mixture of Gaussians centred at the true target.
+def _solve_quantile(
+    q: Tensor,
+    cdf_and_density: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    low: Tensor,
+    high: Tensor,
+) -> Tensor:
+    """Newton steps inside a bracket that halves when they leave it, for n mixtures of one target.
 
     Args:
-        sigmas: Standard deviations of the components, the same for every target dimension.
+        q: Levels, shape (n,).
+        cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
+        low: Ends of the brackets, shape (n,).
+        high: The same.
+
+    Returns:
+        Shape (n,).
     """
-
-    def __init__(self, sigmas: Sequence[float]):
-        self.sigmas = tuple(checks.positive("sigmas", float(sigma)) for sigma in sigmas)
-        checks.at_least("the number of sigmas", len(self.sigmas), 1)
-
-    def around(self, y: Tensor, unit: Tensor | float = 1.0) -> GaussianMixture:
-        """The noise for targets y, shape (B, D); ``unit`` (D,) is what one sigma of 1 means in units of y."""
-        B, D = y.shape
-        K = len(self.sigmas)
-        # Divided in double precision: a unit of 1e40 is fine, though single precision does not hold it.
-        unit = torch.as_tensor(unit, dtype=torch.float64)
-        scales = (torch.tensor(self.sigmas, dtype=torch.float64)[:, None] / unit.cpu()).to(y)
-        return GaussianMixture(
-            y.new_zeros(B, K),
-            y[:, None].expand(B, K, D),
-            scales.expand(K, D).expand(B, K, D),
-            validate_args=False,
-        )
-
-
-def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: int) -> Tensor:
-    """Call ``icdf``, (Q, B) -> (Q, B), with levels of any allowed shape, and add the target's dimension."""
-    if D != 1:
-        raise ValueError(
-            f"icdf exists for one target only, and this distribution has {D}: points of several dimensions "
-            "have no order. Ask for a highest_density_region, or for quantiles of samples of one target."
-        )
-    q = torch.as_tensor(q, dtype=torch.float64)
-    if not ((q > 0) & (q < 1)).all():
-        raise ValueError(f"quantile levels must lie in (0, 1), got {q.flatten().tolist()}")
-    if q.dim() >= 2:
-        checks.shape("q", q, ("Q", B))
-    levels = q.reshape(-1, 1).expand(-1, B) if q.dim() < 2 else q
-    values = icdf(levels)[..., None]
-    return values[0] if q.dim() == 0 else values
-
-
-def _solve_quantile(
-    q: Tensor, weights: Tensor, means: Tensor, scales: Tensor, low: Tensor, high: Tensor
-) -> Tensor:
-    """Newton steps inside a bracket that halves when they leave it, for n mixtures: (n,), (n, K) -> (n,)."""
     y = 0.5 * (low + high)
     left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
     for iteration in range(200):
-        z = (y[left, None] - means[left]) / scales[left]
-        gap = (weights[left] * _normal_cdf(z)).sum(dim=1) - q[left]
+        mass, slope = cdf_and_density(y[left], left)
+        gap = mass - q[left]
         low[left] = torch.where(gap < 0, y[left], low[left])
         high[left] = torch.where(gap > 0, y[left], high[left])
-        slope = (weights[left] / scales[left] * torch.exp(-0.5 * z * z)).sum(dim=1) / math.sqrt(2 * math.pi)
         newton = y[left] - gap / slope
         # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
         good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
@@ -358,20 +430,3 @@ def _solve_quantile(
 def _pick(table: Tensor, index: Tensor) -> Tensor:
     # Entries by their place in the flat table: ten times faster than by one index for each axis.
     return table.flatten().index_select(0, index.flatten()).reshape(index.shape)
-
-
-def check_mass(mass: float) -> None:
-    """Require a mass in (0, 1)."""
-    if not 0 < mass < 1:
-        raise ValueError(f"mass must lie in (0, 1), got {mass}")
-
-
-def _normal_cdf(z: Tensor) -> Tensor:
-    return 0.5 * torch.special.erfc(-math.sqrt(0.5) * z)  # ndtr has no digits below 1e-16
-
-
-def _normal_icdf(u: Tensor) -> Tensor:
-    eps = torch.finfo(u.dtype).eps
-    u = u.clamp(eps / 4, 1 - eps / 2)
-    # erfinv is several times faster and does for single precision; ndtri keeps its digits in the tails.
-    return math.sqrt(2) * torch.erfinv(2 * u - 1) if u.dtype == torch.float32 else torch.special.ndtri(u)

@@ -1,0 +1,218 @@
+"""DistributionRegressor: fit, the verbs, and nothing about which method trains which model."""
+
+import copy
+import multiprocessing
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from torch import Tensor
+
+from ebreg import checks
+from ebreg.batches import TensorData
+from ebreg.errors import TiesWarning
+from ebreg.estimators import inputs, recipe
+from ebreg.estimators.design import Design, count_features
+from ebreg.estimators.saving import Saving
+from ebreg.estimators.targets import Ties, parse_bounds
+from ebreg.methods import Method
+from ebreg.networks import Parts
+from ebreg.prediction import Prediction
+from ebreg.scaling import Bounds
+from ebreg.training import fit
+from ebreg.units import Units
+
+
+class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
+    """What the regressors share: the fit and the verbs.
+
+    Subclasses have the arguments used here, and say which model they keep and which method trains it.
+    """
+
+    input_shape_: tuple[int, ...]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
+        """Learn p(y | x).
+
+        Args:
+            X: Inputs, (n, C): an array, a data frame, a tensor; with a ``backbone`` of your own (n, ...).
+            y: Targets, (n,) or (n, D).
+            sample_weight: How much each row counts, (n,), in any unit; rows of weight 0 are left out.
+            validation: A pair (X, y) to stop early on, in place of rows set aside from X and y.
+
+        Returns:
+            The regressor itself.
+        """
+        x = self._inputs(X, reset=not self._goes_on)
+        targets = inputs.targets(X, y)
+        weights = _check_weights(sample_weight, x)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data, bounds, ties = self._data(x, targets.y, weights, seed)
+        data, held = self._hold_out(data, validation, seed)
+        method = self._old_method(targets.y) if self._goes_on else self._new_method(data, bounds, ties, seed)
+        self._train(method, data, held, seed)
+        self._drop_target_axis = targets.drop_axis
+        self.target_names_ = targets.names
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """The mean of p(y | x), shape (n,) or (n, D); with ``return_std`` also the standard deviation."""
+        dist = self.predict_distribution(X)
+        return (dist.mean, dist.stddev) if return_std else dist.mean
+
+    def predict_distribution(self, X: Any, **settings: Any) -> Prediction:
+        """The whole distribution, see :class:`ebreg.prediction.Prediction`.
+
+        Args:
+            X: Inputs, as in :meth:`fit`.
+            **settings: ``n_nodes`` and ``max_nodes`` for one target, ``n_draws`` and ``max_draws`` for
+            several:
+                how many each row starts with, and up to how many it may get; ``chunk``, rows computed at
+                once.
+        """
+        check_is_fitted(self, "model_")
+        x = self._inputs(X, reset=False)
+        return Prediction(
+            self.model_,
+            x,
+            self._drop_target_axis,
+            inputs.index_of(X),
+            self.target_names_,
+            **settings,
+        )
+
+    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
+        """Quantiles of each target by itself: levels (Q,) in (0, 1) -> (n, Q) or (n, Q, D)."""
+        return np.moveaxis(self.predict_distribution(X).quantile(np.atleast_1d(q)), 0, 1)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Ends of the interval with equal tails that holds ``coverage``, shape (n, 2) or (n, 2, D)."""
+        return self.predict_distribution(X).interval(coverage)
+
+    def sample(self, X: Any, n_draws: int = 1, random_state: Any = None) -> np.ndarray:
+        """Draws of p(y | x), shape (n_draws, n) or (n_draws, n, D)."""
+        return self.predict_distribution(X).sample(n_draws, random_state)
+
+    def log_prob(self, X: Any, y: Any) -> np.ndarray:
+        """Log density of the targets in the user's units, shape (n,)."""
+        return self.predict_distribution(X).log_prob(y)
+
+    def _method(self, parts: Parts, units: Units) -> Method:
+        # A new model and what trains it.
+        raise NotImplementedError  # abstract
+
+    @property
+    def _goes_on(self) -> bool:
+        # Whether a fit starts from what was learned before.
+        return False
+
+    def _old_method(self, y: Tensor) -> Method:
+        raise NotImplementedError  # for those that go on
+
+    def _inputs(self, X: Any, reset: bool) -> Tensor:
+        if self.backbone is None:
+            return inputs.table(self, X, reset)
+        x = inputs.examples(X, None if reset else self.input_shape_)
+        if reset:
+            self.input_shape_ = tuple(x.shape[1:])
+        return x
+
+    def _data(
+        self, x: Tensor, y: Tensor, weights: Tensor | None, seed: int
+    ) -> tuple[TensorData, Bounds, Ties]:
+        bounds = parse_bounds(self.bounds, y.shape[1])
+        bounds.check("y", y)
+        ties = Ties.of(y)
+        if ties:
+            _warn_of_ties()
+            y = ties.spread(y, bounds, seed)
+        data = TensorData(x, y, weights)
+        return (data if weights is None else data.take(weights > 0)), bounds, ties
+
+    def _hold_out(self, data: TensorData, validation: Any, seed: int) -> tuple[TensorData, TensorData | None]:
+        if validation is not None:
+            if not isinstance(validation, tuple | list) or len(validation) != 2:
+                raise ValueError("validation must be a pair (X, y)")
+            X, y = validation
+            targets = inputs.targets(X, y)
+            checks.shape("y of validation", targets.y, ("n", data.y.shape[1]))
+            return data, TensorData(self._inputs(X, reset=False), targets.y)
+        n_held = recipe.n_validation(len(data), self.validation_fraction) if self.early_stopping else 0
+        if n_held == 0:
+            return data, None
+        train, held = recipe.split(len(data), n_held, seed)
+        return data.take(train), data.take(held)
+
+    def _new_method(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> Method:
+        units = Units.of(data.x if self.backbone is None else None, data.y, bounds)
+        self.design_ = Design(
+            n_inputs=data.x.shape[1] if self.backbone is None else None,
+            n_features=self.width if self.backbone is None else count_features(self.backbone, data.x),
+            n_targets=data.y.shape[1],
+            n_components=checks.at_least("n_components", self.n_components, 1),
+            width=checks.at_least("width", self.width, 1),
+            min_scale=ties.min_scale(units.y.scale),
+            bounded=not bounds.are_open,
+        )
+        # The weights come from the seed, and nobody else's random numbers change.
+        with torch.random.fork_rng(devices=[]):
+            torch.random.manual_seed(seed)
+            return self._method(self.design_.parts(units.tail.bounds, copy.deepcopy(self.backbone)), units)
+
+    def _train(self, method: Method, data: TensorData, held: TensorData | None, seed: int) -> None:
+        config = recipe.training_config(
+            len(data),
+            validated=held is not None,
+            max_iter=self.max_iter,
+            batch=self.batch_size,
+            n_iter_no_change=self.n_iter_no_change,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+        )
+        training = fit(
+            method.to(checks.device(self.device)),
+            data,
+            held,
+            config,
+            progress=bool(self.verbose) and _is_main(),
+        )
+        self.model_ = method.model.exact()
+        self.history_ = training.history
+        self.n_iter_ = len(training.history)
+        self.best_epoch_ = training.best_epoch
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _check_weights(sample_weight: Any, x: Tensor) -> Tensor | None:
+    if sample_weight is None:
+        return None
+    weights = _check_sample_weight(
+        sample_weight, np.empty((len(x), 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    if not (weights > 0).any():
+        raise ValueError("sample_weight must be above 0 for at least one row; all of them are 0")
+    return torch.from_numpy(weights)
+
+
+def _is_main() -> bool:
+    # Many bars at once, from fits in parallel, would only be noise.
+    return multiprocessing.parent_process() is None
+
+
+def _warn_of_ties() -> None:
+    warnings.warn(
+        "many targets have the same value (rounded, integer or clipped?). The fit spreads each over the cell "
+        "it stands for, so means, quantiles and samples are fine, but a log density depends on the width of "
+        "those cells: compare models by metrics.cell_nll or metrics.crps instead.",
+        TiesWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,402 @@
+"""Proper scores of predictive distributions, one value for each row; lower is better.
+
+They only ask the questions of :class:`ebreg.predictive.Predictive`, in float64. They judge and do not train:
+nothing here is differentiated.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebreg import checks
+
+Values: TypeAlias = Tensor | np.ndarray
+
+# First nodes of the CRPS: what lies beyond the outermost adds less than 1e-12 of the distribution's width.
+_LEVELS = (1e-6, 1e-3, 0.03, 0.2, 0.4, 0.6, 0.8, 0.97, 1 - 1e-3, 1 - 1e-6)
+_N_ROUNDS, _N_SPLITS = 20, 16
+# Where a difference of cdfs keeps a smaller share of them, rounding has taken more than half of its digits.
+_LOST = 1e-8
+
+
+def nll(dist: Any, y: Any) -> Values:
+    r"""Negative log-likelihood, in nats and in the units of y.
+
+    .. math:: -\log p(y)
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) for one target or (n, D).
+
+    Returns:
+        Shape (n,); infinite for a target where the density is zero.
+    """
+    return by_row("nll", lambda p, y: -p.log_prob(y), dist, y)
+
+
+def crps(dist: Any, y: Any) -> Values:
+    r"""Continuous ranked probability score of one target, in the units of y.
+
+    .. math:: \int (F(z) - 1\{y \le z\})^2 dz = E|Y - y| - \tfrac{1}{2} E|Y - Y'|
+
+    The integral is taken rather than the expectations: its integrand is positive, so no digits cancel, and it
+    needs the distribution function alone.
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) or (n, 1).
+
+    Returns:
+        Shape (n,).
+    """
+    return by_row("crps", _crps, dist, y, several="energy_score is its form for several targets")
+
+
+def energy_score(dist: Any, y: Any, n_draws: int = 512, seed: int = 0, scale: Any = None) -> Values:
+    r"""Energy score: the CRPS for any number of targets, estimated from draws.
+
+    .. math:: E\|Y - y\| - \tfrac{1}{2} E\|Y - Y'\|
+
+    The second term averages over all pairs of different draws, so the estimate is unbiased; near zero it can
+    be negative.
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) for one target or (n, D).
+        n_draws: Draws a row, at least 2.
+        seed: Of the draws; the same seed gives the same scores.
+        scale: What each target is divided by, shape () or (D,), so that targets of different units
+            count alike; for example their standard deviation in the training data. None: as they are.
+
+    Returns:
+        Shape (n,).
+    """
+    checks.at_least("n_draws", n_draws, 2)
+    checks.at_least("seed", seed, 0)
+    unit = None if scale is None else _scale(scale)
+    generators: dict[torch.device, torch.Generator] = {}
+
+    def score(p: Any, y: Tensor) -> Tensor:
+        # One stream through all chunks: begun anew for each, it would give all of them the same errors, and
+        # those do not average out.
+        if y.device not in generators:
+            generators[y.device] = torch.Generator(y.device).manual_seed(seed)
+        draws = p.sample(n_draws, generator=generators[y.device]).to(y)  # (M, B, D)
+        if unit is not None:
+            if unit.numel() not in (1, y.shape[1]):
+                raise ValueError(
+                    f"scale must be one number or one for each of the {y.shape[1]} targets, got {len(unit)}"
+                )
+            draws, y = draws / unit.to(y.device), y / unit.to(y.device)
+        to_target = torch.linalg.vector_norm(draws - y, dim=-1).mean(dim=0)
+        between = torch.stack([torch.pdist(row).mean() for row in draws.movedim(1, 0).contiguous()])
+        return to_target - 0.5 * between
+
+    return by_row("energy_score", score, dist, y)
+
+
+def pinball(dist: Any, y: Any, q: Any) -> Values:
+    r"""Quantile loss, in the units of y; for several targets that of each target's own quantiles.
+
+    .. math:: \max\{q (y - y_q),\ (q - 1)(y - y_q)\}, \qquad F(y_q) = q
+
+    Its integral over q from 0 to 1 is half the CRPS.
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) for one target or (n, D).
+        q: One level in (0, 1), or several, shape (Q,).
+
+    Returns:
+        Shape (n,) for one level and (n, Q) for several; with D > 1 targets (n, D) and (n, Q, D).
+    """
+    q_levels = levels("q", q)
+
+    def score(p: Any, y: Tensor) -> Tensor:
+        above = y - marginal_quantiles(p, y, q_levels.reshape(-1))  # (Q, B, D)
+        at = q_levels.reshape(-1, 1, 1).to(y.device)
+        loss = torch.maximum(at * above, (at - 1) * above)
+        return without_single_target(loss.movedim(0, 1) if q_levels.dim() else loss[0])
+
+    return by_row("pinball", score, dist, y)
+
+
+def interval_score(dist: Any, y: Any, coverage: float = 0.9) -> Values:
+    r"""Winkler's score of the equal-tailed interval [l, u]: its width, and a fine for targets outside.
+
+    .. math:: (u - l) + \tfrac{2}{\alpha} \max(l - y, 0) + \tfrac{2}{\alpha} \max(y - u, 0), \quad
+        \alpha = 1 - \text{coverage}
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) for one target or (n, D).
+        coverage: Probability of the interval, in (0, 1).
+
+    Returns:
+        Shape (n,); with D > 1 targets (n, D), one for each target's own interval.
+    """
+    alpha = 1 - share("coverage", coverage)
+
+    def score(p: Any, y: Tensor) -> Tensor:
+        low, high = equal_tails(p, y, 1 - alpha)
+        outside = (low - y).clamp_min(0) + (y - high).clamp_min(0)
+        return without_single_target(high - low + 2 / alpha * outside)
+
+    return by_row("interval_score", score, dist, y)
+
+
+def cell_nll(dist: Any, y: Any, resolution: float) -> Values:
+    r"""Negative log probability of the cell that a rounded target stands for.
+
+    .. math:: -\log P(y - r/2 < Y \le y + r/2)
+
+    Rounded targets reward a density for spikes on the grid of rounding, without bound. The probability of the
+    cell does not: it is at most 1, so this is at least 0. For small r it is close to nll - log r.
+
+    Args:
+        dist: The predictive distributions of n rows.
+        y: Targets, shape (n,) or (n, 1).
+        resolution: The step r to which the targets were rounded, above 0.
+
+    Returns:
+        Shape (n,); infinite only where the density is zero throughout the cell.
+    """
+    r = checks.positive("resolution", resolution)
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(16))
+
+    def score(p: Any, y: Tensor) -> Tensor:
+        high = p.cdf(y + r / 2)
+        mass = high - p.cdf(y - r / 2)
+        # Far out on the right, or in a very narrow cell, the difference is rounding; there the density
+        # speaks, by its average over the cell: in a steep tail the middle is not typical.
+        at = y + (r / 2) * nodes.to(y.device)[:, None, None]
+        log_mean = (p.log_prob(at) + (weights / 2).log().to(y.device)[:, None]).logsumexp(dim=0)
+        lost = mass <= _LOST * high
+        log_mass = torch.where(lost, log_mean + math.log(r), torch.where(lost, 1.0, mass).log())
+        return 0.0 - log_mass.clamp(max=0.0)  # rather than -0
+
+    return by_row("cell_nll", score, dist, y, several="score each target by a model of its own")
+
+
+def nll_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Mean log density of the targets: a scikit-learn scorer, higher is better.
+
+    Args:
+        estimator: A fitted estimator with ``predict_distribution``.
+        X: Inputs, as the estimator takes them.
+        y: Targets, shape (n,) or (n, D).
+        sample_weight: Weights of the rows, shape (n,); None: all alike.
+    """
+    return -_average(nll(_predict(estimator, X), y), sample_weight)
+
+
+def crps_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Minus the mean CRPS of one target: a scikit-learn scorer, higher is better.
+
+    Args:
+        estimator: A fitted estimator with ``predict_distribution``.
+        X: Inputs, as the estimator takes them.
+        y: Targets, shape (n,) or (n, 1).
+        sample_weight: Weights of the rows, shape (n,); None: all alike.
+    """
+    return -_average(crps(_predict(estimator, X), y), sample_weight)
+
+
+def by_row(
+    name: str, fn: Callable[[Any, Tensor], Tensor], dist: Any, y: Any, several: str | None = None
+) -> Values:
+    """Ask a distribution of either kind, a chunk of rows at a time if it comes in chunks.
+
+    Args:
+        name: What is asked, for messages.
+        fn: A :class:`ebreg.predictive.Predictive` and its targets (B, D) -> (B, ...).
+        dist: The predictive distributions of n rows: the torch kind, or one with ``apply``.
+        y: Targets, shape (n,) for one target or (n, D).
+        several: What to do instead, where fn knows one target only.
+
+    Returns:
+        Shape (n, ...): a numpy array if ``dist`` has ``apply``, else a tensor.
+    """
+    in_chunks = hasattr(dist, "apply") and hasattr(dist, "n_targets")
+    if not in_chunks and not all(hasattr(dist, verb) for verb in ("mean", "log_prob", "cdf")):
+        raise TypeError(
+            "dist must be a predictive distribution, as predict_distribution or predictive returns it; "
+            f"got {type(dist).__name__}"
+        )
+    with torch.no_grad():
+        if in_chunks:
+            n_rows = len(dist) if hasattr(dist, "__len__") else None
+            table = _targets(y, n_rows, dist.n_targets)
+        else:
+            mean = dist.mean
+            table = _targets(y, *mean.shape).to(mean.device)
+        D = table.shape[1]
+        if several is not None and D > 1:
+            raise ValueError(f"{name} is for one target, and this distribution has {D}; {several}")
+        if not in_chunks:
+            values = fn(dist, table).double()
+            _refuse_nan(name, values)
+            return values
+        rows = dist.apply(lambda p, y: fn(p, y.double().reshape(-1, D)).double(), table.cpu().numpy())
+        rows = np.asarray(rows)
+        if len(rows) != len(table):
+            raise ValueError(f"y must have {len(rows)} rows, as the distribution has, got {len(table)}")
+        _refuse_nan(name, torch.from_numpy(np.ascontiguousarray(rows)))
+        return rows
+
+
+def levels(name: str, values: Any) -> Tensor:
+    """One level in (0, 1) or a list of them, as float64: shape () or (Q,)."""
+    tensor = _numbers(name, values)
+    if tensor.dim() > 1 or not tensor.numel():
+        raise ValueError(f"{name} must be one level or a list of levels, got shape {tuple(tensor.shape)}")
+    if not ((tensor > 0) & (tensor < 1)).all():
+        raise ValueError(f"{name} must lie in (0, 1), got {tensor.tolist()}; a share of 90 % is 0.9")
+    return tensor
+
+
+def share(name: str, value: Any) -> float:
+    """One number in (0, 1)."""
+    tensor = levels(name, value)
+    if tensor.dim():
+        raise ValueError(f"{name} must be one number in (0, 1), got {tensor.tolist()}")
+    return tensor.item()
+
+
+def marginal_quantiles(p: Any, y: Tensor, q: Tensor) -> Tensor:
+    """Quantiles of each target, in float64: levels (Q,) and targets (B, D) -> (Q, B, D)."""
+    if y.shape[1] == 1:
+        return p.icdf(q.to(y.device)).to(y)
+    if not hasattr(p, "quantile"):
+        raise TypeError(
+            f"{type(p).__name__} has no method quantile, for the quantiles of each of several targets; "
+            "ask for the energy_score, or for the coverage of the highest-density region"
+        )
+    return p.quantile(q.to(y.device)).to(y)
+
+
+def equal_tails(p: Any, y: Tensor, mass: float) -> tuple[Tensor, Tensor]:
+    """Ends of the interval that leaves equal tails outside, for each target: two of shape (B, D)."""
+    q = torch.tensor([(1 - mass) / 2, (1 + mass) / 2], dtype=torch.float64)
+    low, high = marginal_quantiles(p, y, q)
+    return low, high
+
+
+def without_single_target(values: Tensor) -> Tensor:
+    """(..., D) -> (...) for one target; several keep their dimension."""
+    return values[..., 0] if values.shape[-1] == 1 else values
+
+
+def _crps(p: Any, y: Tensor) -> Tensor:
+    # The integrand rises up to y and falls from there. So on an interval to one side of y the trapezoid errs
+    # by at most half of width times rise, and the intervals between quantiles are halved where that is most:
+    # modes, edges and gaps are found by the distribution function alone. (Expectations would not do: E|Y - y|
+    # has its kink between the nodes.) All rows are halved equally often, so none depends on its neighbours.
+    y = y[:, 0]
+    quantiles = p.icdf(torch.tensor(_LEVELS, dtype=torch.float64, device=y.device))[..., 0].to(y)
+    z = torch.cat([quantiles, y[None]]).sort(dim=0).values  # (N, B)
+
+    def gap(z: Tensor, right: Tensor) -> Tensor:
+        F = p.cdf(z[..., None]).to(y)
+        return torch.where(right, 1 - F, F).square()
+
+    a, b = z[:-1], z[1:]
+    right = a >= y  # y is a node, so no interval has it inside
+    g_a, g_b = gap(a, right), gap(b, right)
+    for _ in range(_N_ROUNDS):
+        worst = ((b - a) * (g_b - g_a).abs()).topk(min(_N_SPLITS, len(a)), dim=0).indices
+        middle = 0.5 * (a.gather(0, worst) + b.gather(0, worst))
+        side = right.gather(0, worst)
+        g_middle = gap(middle, side)
+        a, g_a = torch.cat([a, middle]), torch.cat([g_a, g_middle])
+        b, g_b = (
+            torch.cat([ends.scatter(0, worst, new), ends.gather(0, worst)])
+            for ends, new in ((b, middle), (g_b, g_middle))
+        )
+        right = torch.cat([right, side])
+    simpson = g_a + 4 * gap(0.5 * (a + b), right) + g_b
+    return ((b - a) * simpson / 6).sum(dim=0)
+
+
+def _targets(y: Any, n_rows: int | None, D: int) -> Tensor:
+    # Float64, shape (n, D), and never the caller's own memory.
+    table = _numbers("y", y)
+    if D == 1 and table.dim() == 1:
+        table = table[:, None]
+    if table.dim() != 2 or table.shape[1] != D or n_rows not in (None, len(table)):
+        n = "n" if n_rows is None else n_rows
+        takes = f"({n},) or ({n}, 1)" if D == 1 else f"({n}, {D})"
+        got = tuple(np.shape(y)) if not isinstance(y, Tensor) else tuple(y.shape)
+        raise ValueError(
+            f"y must have shape {takes}, one row for each row of the distribution and one column for each "
+            f"target, got {got}"
+        )
+    if not len(table):
+        raise ValueError("y must have at least 1 row: the mean of no scores is not a number")
+    checks.finite("y", table)
+    return table
+
+
+def _numbers(name: str, values: Any) -> Tensor:
+    if isinstance(values, Tensor):
+        checks.numbers(name, values)
+        return values.detach().to(torch.float64, copy=True)
+    # By way of numpy, which also takes data frames, read-only arrays and reversed ones.
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"its values are of type {array.dtype}")
+        return torch.from_numpy(array.astype(np.float64, order="C"))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name} must hold real numbers, as an array, a tensor or lists; "
+            f"got {type(values).__name__} ({error})"
+        ) from error
+
+
+def _scale(values: Any) -> Tensor:
+    scale = _numbers("scale", values)
+    if scale.dim() > 1 or not ((scale > 0) & (scale < torch.inf)).all():
+        raise ValueError(
+            f"scale must be one finite number above 0, or one for each target, got {scale.tolist()}; "
+            "leave out a target that does not vary"
+        )
+    return scale.reshape(-1)
+
+
+def _refuse_nan(name: str, values: Tensor) -> None:
+    bad = values.isnan()
+    if bad.any():
+        row = int(bad.nonzero()[0, 0])
+        raise ValueError(
+            f"{name} is not a number in row {row}, though the target is finite: the distribution of that row "
+            "is not defined. Look for NaN in its inputs and in the model's parameters."
+        )
+
+
+def _predict(estimator: Any, X: Any) -> Any:
+    if not hasattr(estimator, "predict_distribution"):
+        raise TypeError(
+            f"estimator must have predict_distribution, as the regressors of ebreg have; "
+            f"got {type(estimator).__name__}"
+        )
+    return estimator.predict_distribution(X)
+
+
+def _average(values: Values, weight: Any) -> float:
+    rows = torch.as_tensor(values)
+    if weight is None:
+        return rows.mean().item()
+    weights = _numbers("sample_weight", weight)
+    checks.shape("sample_weight", weights, tuple(rows.shape))
+    checks.finite("sample_weight", weights)
+    if (weights < 0).any() or not (weights > 0).any():
+        raise ValueError("sample_weight must be at least 0, and above 0 for at least one row")
+    # Rows without weight are left out first: 0 times an infinite score is not a number.
+    counted = weights > 0
+    rows, weights = rows[counted.to(rows.device)], weights[counted].to(rows.device)
+    return ((weights / weights.sum()) * rows).sum().item()

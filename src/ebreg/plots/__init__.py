@@ -1,0 +1,25 @@
+"""Pictures: functions that take and return matplotlib Axes.
+
+:func:`density`, :func:`scatter` and :func:`side_by_side` draw arrays. The others draw the prediction that an
+estimator returns, the observed targets beside it, or the history of a training.
+
+Matplotlib is imported when a picture is asked for, so that importing ebreg does not need it.
+"""
+
+from ebreg.plots.calibration import calibration, pit_histogram
+from ebreg.plots.canvas import require_matplotlib
+from ebreg.plots.densities import conditional, density, fan, row, scatter, side_by_side
+from ebreg.plots.training import training_curves
+
+__all__ = [
+    "calibration",
+    "conditional",
+    "density",
+    "fan",
+    "pit_histogram",
+    "require_matplotlib",
+    "row",
+    "scatter",
+    "side_by_side",
+    "training_curves",
+]

@@ -1,0 +1,55 @@
+"""Units: all that a model must know about the scales of a data set, learned from it or loaded later."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ebreg import checks
+from ebreg.scaling import Bounds, Standardizer, Tail
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of a model.
+
+    Attributes:
+        x: Of the inputs; None where a backbone takes them as they are.
+        y: Of the targets.
+        bounds: Ends of the targets, in the user's units.
+        tail: Where the energy ends, in standard units.
+    """
+
+    x: Standardizer | None
+    y: Standardizer
+    bounds: Bounds
+    tail: Tail
+
+    @classmethod
+    def of(cls, x: Any, y: Any, bounds: Bounds | None = None) -> "Units":
+        """Learn them from a table x (n, C), or None, and targets y (n, D)."""
+        y = checks.table("y", y)
+        if x is not None:
+            x = checks.table("x", x)
+            if len(x) != len(y):
+                raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
+        bounds = bounds or Bounds.none(y.shape[1])
+        y_units = Standardizer.robust("y", y)
+        return cls(
+            None if x is None else Standardizer.of("x", x),
+            y_units,
+            bounds,
+            Tail.of(y_units(y), bounds.standardized(y_units)),
+        )
+
+    @classmethod
+    def blank(cls, n_inputs: int | None, n_targets: int, bounded: bool) -> "Units":
+        """Of the same structure, for a state dict to fill."""
+        D = n_targets
+        bounds = Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D)
+        return cls(
+            None if n_inputs is None else Standardizer.identity(n_inputs, "x"),
+            Standardizer.identity(D, "y"),
+            bounds,
+            Tail(torch.zeros(D), torch.ones(D), torch.ones(D), bounds),
+        )
