@@ -350,7 +350,7 @@ def closed_curve(name: str) -> tuple[LogLinear, "stats.rv_frozen", float, float]
 
 @pytest.mark.parametrize("name", ENDS)
 def test_a_closed_end_has_no_tail(name: str):
-    curve, law, low, high = closed_curve(name)
+    curve, _, low, high = closed_curve(name)
     outside = torch.tensor([low - 1e-9, low - 1.0, low - 1e6], dtype=F64)[:, None]
     assert (curve.log_prob(outside) == -torch.inf).all()
     assert (curve.cdf(outside) == 0).all()
@@ -365,7 +365,7 @@ def test_a_closed_end_has_no_tail(name: str):
 
 @pytest.mark.parametrize("name", ENDS)
 def test_a_closed_density_is_that_of_its_law(name: str):
-    curve, law, low, _ = closed_curve(name)
+    curve, law, _, _ = closed_curve(name)
     y = law.ppf(LEVELS[:, 0].numpy())
     torch.testing.assert_close(curve.cdf(torch.tensor(y)[:, None])[:, 0], LEVELS[:, 0], rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(curve.cdf(curve.icdf(LEVELS)), LEVELS, rtol=1e-9, atol=1e-12)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.energy import ACTIVATIONS
-from ebreg.networks import MLP, NETWORKS, MixtureHead, Parts, image_heads, paper_1d, table
+from ebreg.networks import MLP, NETWORKS, MixtureHead, Parts, image_heads, paper_1d, smooth_heads, table
 from support import rng
 
 
@@ -25,6 +25,7 @@ def seeded(build, *args, **settings):
 FAMILY = {
     "paper-1d": (lambda: paper_1d(4), 1, 1),
     "image-heads": (lambda: image_heads(3, 2), 512, 3),
+    "smooth-heads": (lambda: smooth_heads(7, 2), 7, 2),
     "table": (lambda: table(5, 2), 5, 2),
 }
 

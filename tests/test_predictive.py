@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from ebreg.distributions import GaussianMixture
-from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled
+from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled, Support
 from support import rng
 
 # Every case is a known density of a standard variable z; row b holds y = LOC[b] + SCALE[b] z, with energy
@@ -18,7 +18,7 @@ LOC = torch.tensor([0.0, -2.0, 3.0], dtype=torch.float64)
 SCALE = torch.tensor([1.0, 0.5, 2.0], dtype=torch.float64)
 OFFSET = torch.tensor([0.0, -5.0, 40.0], dtype=torch.float64)
 B = 3
-SUPPORT = tuple(torch.tensor([v], dtype=torch.float64) for v in (-8.0, 10.0, 2.0))
+SUPPORT = Support(*(torch.tensor([v], dtype=torch.float64) for v in (-8.0, 10.0, 2.0)))
 EDGE = 0.02  # width of the edges of the case "edged"
 
 
@@ -63,7 +63,7 @@ class Case:
     variance: float
     modes: list[tuple[float, float]]  # location and mass, heaviest first
     proposal: GaussianMixture
-    support: tuple[Tensor, ...] | None = None
+    support: Support | None = None
 
     def energy(self, y: Tensor) -> Tensor:
         return self.log_pdf((y[..., 0] - LOC) / SCALE) - SCALE.log() + OFFSET
@@ -375,7 +375,7 @@ def rows_problem(D: int, n: int = 5):
     def build(rows: list[int], settings=None):
         p = GaussianMixture(logits[rows], target[rows], scales[rows].mul(0.3).exp())
         q = GaussianMixture(logits[rows] * 0.5, means[rows], scales[rows].mul(0.3).exp() * 1.6)
-        support = tuple(torch.full((D,), v, dtype=torch.float64) for v in (-6.0, 6.0, 1.0))
+        support = Support(*(torch.full((D,), v, dtype=torch.float64) for v in (-6.0, 6.0, 1.0)))
         if D == 1:
             return Quadrature1D(p.log_prob, q, len(rows), support)
         return ImportanceND(p.log_prob, q, len(rows), D, support, n_draws=1024)
@@ -416,7 +416,7 @@ def gaussian_problem(D: int, widen: float = 1.3, **settings):
 @pytest.mark.parametrize("D", [2, 3])
 @pytest.mark.parametrize("wide", [False, True])
 def test_correlated_gaussian(D, wide):
-    support = tuple(torch.full((D,), v, dtype=torch.float64) for v in (-5.0, 5.0, 1.0)) if wide else None
+    support = Support(*(torch.full((D,), v, dtype=torch.float64) for v in (-5.0, 5.0, 1.0))) if wide else None
     p, offset, dist = gaussian_problem(D, support=support)
     ess, sd = dist.effective_sample_size, p.variance.sqrt()
     assert ((dist.log_partition - offset).abs() < 5 * dist.log_partition_error).all()
@@ -503,7 +503,7 @@ def test_wide_draws_see_what_the_proposal_misses():
     means = torch.tensor([[[-3.0, -3.0], [3.0, 3.0]]], dtype=torch.float64)
     p = GaussianMixture(row.expand(1, 2), means, 0.5 * torch.ones_like(means))
     q = GaussianMixture(row, means[:, :1], 0.5 * torch.ones(1, 1, D, dtype=torch.float64))
-    support = tuple(torch.full((D,), v, dtype=torch.float64) for v in (-5.0, 5.0, 1.0))
+    support = Support(*(torch.full((D,), v, dtype=torch.float64) for v in (-5.0, 5.0, 1.0)))
     blind = ImportanceND(p.log_prob, q, 1, D)
     seeing = ImportanceND(p.log_prob, q, 1, D, support, n_draws=16384)
     torch.testing.assert_close(

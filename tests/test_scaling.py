@@ -195,10 +195,11 @@ def test_far_away_is_minus_infinity_and_never_nan():
         assert (penalty > 1e11).all()
 
 
-def test_a_tail_follows_the_precision_of_the_model():
-    tail = Tail.of(normal(10, 1))
-    assert tail.low.dtype == torch.float32
-    assert tail.double().split(normal(3, 1))[1].dtype == torch.float64
+def test_a_tail_answers_in_the_precision_of_the_targets_and_keeps_its_own():
+    tail = Tail.of(normal(10, 1)).half()
+    assert tail.low.dtype == torch.float64
+    for dtype in (torch.float32, torch.float64):
+        assert all(part.dtype == dtype for part in tail.split(normal(3, 1).to(dtype)))
     low = torch.zeros(1)
     tail = Tail(low, low + 1, low + 1)
     tail.load_state_dict(Tail(low - 5, low + 1, low + 1).state_dict())

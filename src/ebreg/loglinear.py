@@ -124,7 +124,7 @@ class LogLinear:
         Returns:
             Points, shape (n, B), and weights, shape (n, B), that sum to 1 over the first axis.
         """
-        roots, weights = (part.to(self.nodes) for part in _gauss_legendre(n_per_cell))
+        roots, weights = (part.to(self.nodes) for part in gauss_legendre(n_per_cell))
         B, n_cells = self._mass.shape
         cell = torch.arange(n_cells, device=roots.device).repeat_interleave(n_per_cell).expand(B, -1)
         points = self._inside(cell, roots.repeat(n_cells).expand(B, -1))
@@ -221,6 +221,8 @@ class LogLinear:
         crossing = self.nodes[:, :-1] + t.clamp(0, 1) * self._width
         first = self.nodes[:, :1] - ((self._log_f[:, 0] - level) / self._rate_left)[:, None]
         last = self.nodes[:, -1:] + ((self._log_f[:, -1] - level) / self._rate_right)[:, None]
+        first = self.nodes[:, :1] if self._closed[0] else first
+        last = self.nodes[:, -1:] if self._closed[1] else last
         starts_here = torch.cat([inside[:, :1], ~inside[:, :-1] & inside[:, 1:]], dim=1)
         ends_here = torch.cat([inside[:, :-1] & ~inside[:, 1:], inside[:, -1:]], dim=1)
         starts, ends = torch.cat([first, crossing], dim=1), torch.cat([crossing, last], dim=1)
@@ -262,7 +264,8 @@ def _inverse_share(share: Tensor, rise: Tensor) -> Tensor:
     return torch.where(rise > 0, 1 - s, s)
 
 
-def _gauss_legendre(n: int) -> tuple[Tensor, Tensor]:
+def gauss_legendre(n: int) -> tuple[Tensor, Tensor]:
+    """Points and weights on [0, 1], each of shape (n,)."""
     # Golub and Welsch: the roots are the eigenvalues of the recurrence's matrix, here moved to [0, 1].
     k = torch.arange(1, n, dtype=torch.float64)
     off = k / (4 * k**2 - 1).sqrt()

@@ -97,8 +97,7 @@ class MixtureHead(nn.Module):
         scales = variances.sqrt().view(shape)
         if self.bounds is None:
             return GaussianMixture(logits, means, scales, validate_args=False)
-        low, high = self.bounds.low.to(means), self.bounds.high.to(means)
-        return TruncatedMixture(logits, means, scales, low, high, validate_args=False)
+        return TruncatedMixture(logits, means, scales, self.bounds.low, self.bounds.high, validate_args=False)
 
 
 @dataclass(frozen=True)

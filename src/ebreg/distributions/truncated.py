@@ -11,7 +11,7 @@ from ebreg import checks
 from ebreg.ascent import modes_by_ascent
 from ebreg.distributions import normal
 from ebreg.distributions.mixture import GaussianMixture
-from ebreg.loglinear import _gauss_legendre
+from ebreg.loglinear import gauss_legendre
 from ebreg.regions import Modes
 
 # A mean further out than this, in scales, changes little but the digits that are lost.
@@ -19,7 +19,7 @@ _REACH = 6.0
 # Stands for an infinite end, in scales: no mass lies beyond that a float64 could hold.
 _FAR = 40.0
 # Integrates the density of a Gaussian exactly where the box is less than one scale wide.
-_ROOTS, _WEIGHTS = _gauss_legendre(10)
+_ROOTS, _WEIGHTS = gauss_legendre(10)
 
 
 class TruncatedMixture(GaussianMixture):
