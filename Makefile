@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) "$$(grep -i '^torch==' constraints.txt)"
-	@$(PIP) --editable '.[plots,docs,dev]'
+	@$(PIP) --editable '.[plots,pandas,docs,dev]'
 	@touch $@
 
 demo: $(READY) ## train on the paper's first 1-D set and draw its Figure 2
@@ -38,7 +38,8 @@ format: $(READY) ## let ruff rewrite the formatting
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(READY) ## ours beside the direct form, in one process and one thread
+bench: $(READY) ## ours beside the direct form and beside peers, in one process and one thread
+	@$(PIP) --editable '.[bench]'
 	@$(BIN)/python -m benchmarks
 
 docs: $(READY) ## the documentation as HTML under docs/_build

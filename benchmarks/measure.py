@@ -18,8 +18,8 @@ class Row:
     what: str
     ours_ms: float
     theirs_ms: float
-    target: float
-    """The ratio of times that we want at least."""
+    target: float = math.nan
+    """The ratio of times that we want at least; NaN where nothing is wanted but to know."""
     memory_ratio: float = math.nan
     """Our peak memory divided by theirs."""
     difference: float = math.nan
@@ -93,8 +93,8 @@ def print_table(rows: Iterable[Row]) -> None:
                 row.what,
                 f"{row.ours_ms:.2f}",
                 f"{row.theirs_ms:.2f}",
-                f"{row.ratio:.1f}" + ("" if row.ratio >= row.target else " !"),
-                f"{row.target:.1f}",
+                f"{row.ratio:.3g}" + (" !" if row.ratio < row.target else ""),
+                "" if math.isnan(row.target) else f"{row.target:.1f}",
                 "" if math.isnan(row.memory_ratio) else f"{row.memory_ratio:.2f}",
                 "" if math.isnan(row.difference) else f"{row.difference:.1e}",
             )

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from ebreg.ascent import gradient_ascent, modes_by_ascent
 from ebreg.distributions import GaussianMixture
+from ebreg.regions import Mode
 from support import rng
 
 F64 = torch.float64
@@ -144,3 +145,40 @@ def test_rows_may_differ_in_their_modes():
     assert len(modes) == 2
     torch.testing.assert_close(modes[1].locations, torch.tensor([[0.25, 0.0]], dtype=F64), rtol=0, atol=0.05)
     assert math.isclose(modes[1].masses.item(), 1.0)
+
+
+def ring(y: Tensor) -> Tensor:
+    """Mass along a circle of radius 3, hardly uneven: one ridge without an end."""
+    radius = (y**2).sum(dim=-1).sqrt()
+    return -0.5 * ((radius - 3) / 0.2) ** 2 + 0.05 * y[..., 0] / radius
+
+
+def test_a_ridge_is_one_mode():
+    angle = 2 * math.pi * torch.arange(64, dtype=F64) / 64
+    on_it = 3 * torch.stack([angle.cos(), angle.sin()], dim=1)[:, None]
+    (row,) = modes_by_ascent(ring, on_it, n_steps=10)
+    assert len(row) == 1
+    assert math.isclose(row.masses.item(), 1)
+    assert row.log_densities.item() > ring(on_it).max().item() - 0.01
+
+
+def test_tops_that_a_deep_valley_parts_stay_apart_and_a_shallow_one_joins_them():
+    def two(depth: float) -> Mode:
+        z = math.sqrt(2 * depth)  # tops at +-z over a saddle that is about this much lower, for deep ones
+        q = mixture([0.5, 0.5], [[-z, 0.0], [z, 0.0]], [[1.0, 1.0], [1.0, 1.0]])
+        return modes_by_ascent(q.log_prob, q.sample(200, rng()))[0]
+
+    assert len(two(4.0)) == 2
+    assert len(two(0.55)) == 1
+
+
+def test_joining_does_not_depend_on_the_other_rows():
+    means = torch.tensor([[[-4.0, 0.0], [4.0, 0.0]], [[0.0, 0.0], [0.5, 0.0]]], dtype=F64)
+    q = GaussianMixture(torch.zeros(2, 2, dtype=F64), means, torch.ones(2, 2, 2, dtype=F64))
+    draws = q.sample(100, rng())
+    together = modes_by_ascent(q.log_prob, draws)
+    for b in range(2):
+        alone = GaussianMixture(q.logits[[b]], q.means[[b]], q.scales[[b]])
+        (row,) = modes_by_ascent(alone.log_prob, draws[:, [b]])
+        torch.testing.assert_close(row.locations, together[b].locations, rtol=0, atol=1e-12)
+        torch.testing.assert_close(row.masses, together[b].masses, rtol=0, atol=0)

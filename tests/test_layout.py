@@ -15,7 +15,7 @@ ROOT = Path(ebreg.__file__).parent
 LAYERS = """
     _version checks errors
     regions uniforms
-    ascent loglinear
+    ascent cubic loglinear
     distributions.normal distributions.questions
     distributions.mixture
     distributions.truncated

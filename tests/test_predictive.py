@@ -515,7 +515,7 @@ def test_wide_draws_see_what_the_proposal_misses():
 
 
 def test_nodes_double_and_the_error_falls_fourfold():
-    case = CASES["skewed"]
+    case = CASES["bimodal"]
     errors = [
         (Quadrature1D(case.energy, case.proposal, B, n_nodes=n).log_partition - OFFSET).abs().max().item()
         for n in (64, 128, 256, 512, 1024)

@@ -50,13 +50,19 @@ def gradient_ascent(
     return y
 
 
-def modes_by_ascent(log_prob: Callable[[Tensor], Tensor], draws: Tensor, n_steps: int = 200) -> Modes:
+def modes_by_ascent(
+    log_prob: Callable[[Tensor], Tensor], draws: Tensor, n_steps: int = 200, prominence: float = 0.2
+) -> Modes:
     """Modes of a batch of densities, each with the share of equally weighted draws that climb to it.
+
+    Tops count as one mode where the straight way between them stays within ``prominence`` (in log density)
+    of the lower one: ascent ends anywhere on a ridge.
 
     Args:
         log_prob: Normalised log density, (S, B, D) -> (S, B).
         draws: Samples of the densities, shape (S, B, D).
         n_steps: Steps of ascent.
+        prominence: In nats.
     """
     # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
     unit = (
@@ -66,9 +72,8 @@ def modes_by_ascent(log_prob: Callable[[Tensor], Tensor], draws: Tensor, n_steps
         lambda z: log_prob(z * unit), draws / unit, n_steps=n_steps, step_size=0.1, growth=1.2
     )
     heights = log_prob(tops)
-    return Modes(
-        tuple(_cluster(tops[:, b], heights[:, b], radius=0.2 * unit[b]) for b in range(draws.shape[1]))
-    )
+    rows = [_cluster(tops[:, b], heights[:, b], radius=0.2 * unit[b]) for b in range(draws.shape[1])]
+    return Modes(tuple(_merged(rows, log_prob, prominence)))
 
 
 def _value_and_gradient(log_f: Callable[[Tensor], Tensor], y: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,3 +99,46 @@ def _cluster(tops: Tensor, heights: Tensor, radius: Tensor) -> Mode:
     masses, heaviest = (torch.tensor(counts, dtype=tops.dtype) / len(tops)).sort(descending=True, stable=True)
     chosen = torch.tensor(found)[heaviest]
     return Mode(tops[chosen], masses.to(tops.device), heights[chosen])
+
+
+_MOST_TOPS = 16  # compared with each other; further ones are the lightest and join the nearest of these
+_STEPS_BETWEEN = 8
+
+
+def _merged(rows: list[Mode], log_prob: Callable[[Tensor], Tensor], prominence: float) -> list[Mode]:
+    n_tops = min(_MOST_TOPS, max((len(row) for row in rows), default=0))
+    if n_tops < 2:
+        return rows
+    # Rows with fewer tops repeat their first, so that all are asked in one call.
+    tops = torch.stack([_padded(row.locations, n_tops) for row in rows], dim=1)  # (C, B, D)
+    t = torch.linspace(0, 1, _STEPS_BETWEEN + 1, dtype=tops.dtype, device=tops.device)[1:-1]
+    i, j = torch.triu_indices(n_tops, n_tops, offset=1, device=tops.device)
+    way = torch.lerp(tops[i][:, None], tops[j][:, None], t[:, None, None])  # (pairs, steps, B, D)
+    with torch.no_grad():
+        lowest = log_prob(way.flatten(0, 1)).unflatten(0, way.shape[:2]).amin(dim=1)  # (pairs, B)
+    pairs = torch.stack([i, j], dim=1).tolist()
+    return [_joined(row, n_tops, pairs, lowest[:, b].tolist(), prominence) for b, row in enumerate(rows)]
+
+
+def _padded(locations: Tensor, n: int) -> Tensor:
+    kept = locations[:n]
+    return torch.cat([kept, locations[:1].expand(n - len(kept), -1)])
+
+
+def _joined(row: Mode, n_tops: int, pairs: list[list[int]], lowest: list[float], prominence: float) -> Mode:
+    n = min(len(row), n_tops)
+    heights = row.log_densities.tolist()
+    leader = list(range(n))
+    for (i, j), low in zip(pairs, lowest, strict=True):
+        if j < n and low >= min(heights[i], heights[j]) - prominence:
+            old, new = leader[j], leader[i]
+            leader = [new if k == old else k for k in leader]
+    for k in range(n, len(row)):
+        distance = (row.locations[:n] - row.locations[k]).square().sum(dim=1)
+        leader.append(leader[int(distance.argmin())])
+    groups = [[k for k in range(len(row)) if leader[k] == name] for name in dict.fromkeys(leader)]
+    highest = [max(group, key=heights.__getitem__) for group in groups]
+    masses = torch.stack([row.masses[group].sum() for group in groups])
+    masses, order = masses.sort(descending=True, stable=True)
+    chosen = torch.tensor(highest, device=masses.device)[order]
+    return Mode(row.locations[chosen], masses, row.log_densities[chosen])

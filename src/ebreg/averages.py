@@ -1,14 +1,16 @@
-"""Averages of weights over the steps of a training."""
+"""Average: the weights of a module, averaged over the steps of its training."""
 
-from collections.abc import Callable, Sequence
+import copy
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
-def average_of(module: nn.Module, power: float) -> AveragedModel:
-    r"""A copy of a module whose weights, at each call of ``update_parameters``, become an average.
+class Average(Generic[Module]):
+    r"""A copy of a module whose weights become an average of those it has been shown.
 
     .. math:: \bar w_t = \bar w_{t-1} + \tfrac{p + 1}{t + p} (w_t - \bar w_{t-1})
 
@@ -20,17 +22,27 @@ def average_of(module: nn.Module, power: float) -> AveragedModel:
         module: What is being trained.
         power: p; 0 is the plain mean of all steps.
     """
-    return AveragedModel(module, multi_avg_fn=_towards(power), use_buffers=True)
 
+    def __init__(self, module: Module, power: float):
+        self.module = copy.deepcopy(module)
+        self.n_steps = 0
+        self._power = power
+        pairs = list(zip(_tensors(self.module), _tensors(module), strict=True))
+        # Counters are copied, and so is what is infinite: bounds that are not there.
+        smooth = [mean.is_floating_point() and bool(torch.isfinite(mean).all()) for mean, _ in pairs]
+        self._smooth = [pair for pair, is_smooth in zip(pairs, smooth, strict=True) if is_smooth]
+        self._other = [pair for pair, is_smooth in zip(pairs, smooth, strict=True) if not is_smooth]
 
-def _towards(power: float) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor | int], None]:
     @torch.no_grad()
-    def update(average: Sequence[Tensor], current: Sequence[Tensor], n_averaged: Tensor | int) -> None:
-        t = int(n_averaged) + 1
-        share = (power + 1) / (t + power)
-        for mean, value in zip(average, current, strict=True):
-            moved = mean.lerp(value, share) if mean.is_floating_point() else value  # or a counter
-            # What does not change stays as it is, to the last bit, and also where it is infinite.
-            mean.copy_(torch.where(mean == value, value, moved))
+    def update(self) -> None:
+        """Take in the weights that the module has now."""
+        self.n_steps += 1
+        share = (self._power + 1) / (self.n_steps + self._power)
+        means, values = zip(*self._smooth, strict=True)
+        torch._foreach_lerp_(means, values, share)  # as torch's own averages do; one call, not one a tensor
+        for mean, value in self._other:
+            mean.copy_(value)
 
-    return update
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    return [tensor.detach() for tensor in (*module.parameters(), *module.buffers())]

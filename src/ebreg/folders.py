@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,28 +34,25 @@ def write(
     """
     from safetensors.torch import save_file
 
+    path = path.resolve()  # a link stays, and what it points to is written
     _check_free(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(
-        {"format": FORMAT, "version": VERSION, "ebreg": __version__, **config}, indent=2, allow_nan=False
-    )
     # Written beside its place and moved there whole: a crash leaves no half of a model behind.
     fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    old = fresh.with_name(f"{fresh.name}-old")
     try:
-        (fresh / "config.json").write_text(text, encoding="utf-8")
         # safetensors refuses tensors that share memory, as tied weights do.
         save_file(
             {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
             fresh / "model.safetensors",
         )
+        head = {"format": FORMAT, "version": VERSION, "ebreg": __version__}
+        facts = {**head, "checksum": _checksum(fresh / "model.safetensors"), **config}
+        text = json.dumps(facts, indent=2, allow_nan=False)
+        (fresh / "config.json").write_text(text, encoding="utf-8")
         fresh.chmod(0o755)
-        if path.exists():
-            os.replace(path, old)
-        os.replace(fresh, path)
+        _put(fresh, path)
     finally:
-        for left in (fresh, old):
-            shutil.rmtree(left, ignore_errors=True)
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -72,13 +70,21 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
             f"{path} has format version {version}, written by ebreg {config.get('ebreg')}; this is ebreg "
             f"{__version__} and reads versions up to {VERSION}: upgrade with pip install --upgrade ebreg"
         )
-    return config, _read_tensors(path / "model.safetensors")
+    tensors = _read_tensors(path / "model.safetensors")
+    if config.get("checksum") != _checksum(path / "model.safetensors"):
+        raise ModelFileError(
+            f"{path} holds the weights of another model, or was edited: config.json and model.safetensors do "
+            "not belong together; copy the folder as a whole, or save the model again"
+        )
+    return config, tensors
 
 
 def plain(name: str, value: Any) -> Any:
     """A setting as JSON holds it; an infinite number, such as an open bound, becomes None."""
     if hasattr(value, "tolist"):  # numpy's numbers and arrays
         value = value.tolist()
+    if isinstance(value, torch.device):
+        return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
@@ -105,17 +111,18 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             f"the weights do not fit the networks: {first} should have shape {expected.get(first)}, and the "
             f"file has {found.get(first)} ({len(wrong)} such differences); was another backbone given?"
         )
+    weights = {name for name, _ in module.named_parameters()}
     for name, value in tensors.items():
-        if torch.isnan(value).any():
-            raise ModelFileError(f"the weights {name} hold NaN; save the model again")
+        # Buffers may be infinite: bounds that are not there.
+        if torch.isnan(value).any() or (name in weights and torch.isinf(value).any()):
+            raise ModelFileError(f"the weights {name} are not finite; train and save the model again")
     module.load_state_dict(dict(tensors))
 
 
 def _check_free(path: Path, overwrite: bool) -> None:
     if not path.exists() and not path.is_symlink():
         return
-    is_model = path.is_dir() and {entry.name for entry in path.iterdir()} == set(_FILES)
-    if overwrite and is_model:
+    if overwrite and _is_model(path):
         return
     if overwrite:
         raise FileExistsError(
@@ -126,6 +133,40 @@ def _check_free(path: Path, overwrite: bool) -> None:
     )
 
 
+def _is_model(path: Path) -> bool:
+    # By its format too, as other libraries give their files the same names; and nothing else lies in it.
+    if not path.is_dir() or {entry.name for entry in path.iterdir()} != set(_FILES):
+        return False
+    try:
+        _read_config(path)
+    except ModelFileError:
+        return False
+    return True
+
+
+def _put(fresh: Path, path: Path) -> None:
+    # The old folder goes when the new one is in its place, and comes back if it does not get there.
+    if not path.exists():
+        os.replace(fresh, path)
+        return
+    old = fresh.with_name(f"{fresh.name}-old")
+    os.replace(path, old)
+    try:
+        os.replace(fresh, path)
+    except BaseException:
+        os.replace(old, path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _checksum(path: Path) -> int:
+    checksum = 0
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(
@@ -133,7 +174,10 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     missing = [name for name in _FILES if not (path / name).is_file()]
     if missing:
-        raise ModelFileError(f"{path} is not a saved model: {' and '.join(missing)} is missing")
+        raise ModelFileError(
+            f"{path} is not a saved model: that is a folder with {' and '.join(_FILES)}, and "
+            f"{' and '.join(missing)} cannot be found; give the path that was handed to save"
+        )
     try:
         config = json.loads((path / "config.json").read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -141,7 +185,10 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path / 'config.json'} cannot be read ({error}); save the model again"
         ) from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not a saved model: config.json does not say format {FORMAT!r}")
+        raise ModelFileError(
+            f"{path} is not a saved model: config.json does not say format {FORMAT!r}; give the path that "
+            "was handed to save"
+        )
     return config
 
 

@@ -17,7 +17,7 @@ from ebreg.scaling import Bounds, Standardizer, Tail
 from ebreg.units import Units
 
 # A row gets more nodes, or draws, until the error of its log Z, or its effective sample size, is as good.
-_GOOD_ERROR = 0.01
+_GOOD_ERROR = 0.005
 _GOOD_SIZE = 200
 
 
@@ -242,7 +242,7 @@ class EnergyModel(Model):
     def quick(self) -> dict[str, int]:
         """See :attr:`Model.quick`."""
         if self.n_targets == 1:
-            return {"n_nodes": 96, "max_nodes": 96}
+            return {"n_nodes": 64, "max_nodes": 64}
         return {"n_draws": 512, "max_draws": 512}
 
     def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
@@ -252,7 +252,7 @@ class EnergyModel(Model):
         return Rescaled(base, self.y_units.shift, self.y_units.scale, limits)
 
     def _one_target(
-        self, h: Tensor, q: Any, n_nodes: int = 256, max_nodes: int | None = None, **settings: Any
+        self, h: Tensor, q: Any, n_nodes: int = 128, max_nodes: int | None = None, **settings: Any
     ) -> Predictive:
         def build(rows: Tensor, size: int) -> Predictive:
             part = h[rows]

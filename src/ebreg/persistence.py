@@ -30,7 +30,7 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
     path, where = Path(path), checks.device(device)
     config, tensors = folders.read(path)
     name = config.get("regressor")
-    if name not in REGRESSORS:
+    if not isinstance(name, str) or name not in REGRESSORS:
         raise ModelFileError(
             f"{path} was edited, or written by a subclass: its regressor is {name!r}, and known are "
             f"{', '.join(REGRESSORS)}"

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ebreg import checkpoints, checks
-from ebreg.averages import average_of
+from ebreg.averages import Average
 from ebreg.batches import Data, as_data, weights_of
 from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import CheckpointError, TrainingError
@@ -146,7 +146,7 @@ class _Run:
             weight_decay=config.weight_decay,
             fused=True,  # one pass over all parameters; for small networks most of a step is overhead
         )
-        self.average = None if config.averaging is None else average_of(method, config.averaging)
+        self.average = None if config.averaging is None else Average(method, config.averaging)
         self.weights = weights_of(data)
         self.noise = torch.Generator().manual_seed(config.seed % 2**63)
         self.state = Progress()
@@ -195,7 +195,7 @@ class _Run:
     @property
     def candidate(self) -> Method:
         """The method with the weights that would be kept now."""
-        return self.method if self.average is None else cast(Method, self.average.module)
+        return self.method if self.average is None else self.average.module
 
     @property
     def n_steps(self) -> int:
@@ -227,7 +227,7 @@ class _Run:
         self._check_finite(norm, loss, x, y)
         self.optimizer.step()
         if self.average is not None:
-            self.average.update_parameters(self.method)
+            self.average.update()
         for name, values in losses.items():
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
             self.state.sums[name] = self.state.sums.get(name, 0.0) + share
@@ -294,7 +294,8 @@ class _Run:
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         if self.average is not None:
-            tensors |= {f"average.{name}": value for name, value in self.average.state_dict().items()}
+            state_dict = self.average.module.state_dict()
+            tensors |= {f"average.{name}": value for name, value in state_dict.items()}
         for i, slots in self.optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{i}.{name}": value for name, value in slots.items()}
         tensors["random.noise"] = self.noise.get_state()
@@ -316,7 +317,7 @@ class _Run:
         checkpoints.check_fits(self.method, weights, path)
         average = _under("average.", tensors)
         if self.average is not None:
-            checkpoints.check_fits(self.average, average, path)
+            checkpoints.check_fits(self.average.module, average, path)
         try:
             state = Progress(**facts["progress"])
             optimizer = self._optimizer_state(_under("optimizer.", tensors))
@@ -327,7 +328,7 @@ class _Run:
             ) from error
         self.method.load_state_dict(weights)
         if self.average is not None:
-            self.average.load_state_dict(average)
+            self.average.module.load_state_dict(average)
         self.optimizer.load_state_dict(optimizer)
         self.best = _under("best.", tensors)
         self.noise.set_state(noise)
@@ -336,6 +337,8 @@ class _Run:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         # The first process holds the sums of all.
         self.state = state if self.processes.is_first else replace(state, sums=dict.fromkeys(state.sums, 0.0))
+        if self.average is not None:
+            self.average.n_steps = self.n_steps
 
     def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}

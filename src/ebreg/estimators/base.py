@@ -2,6 +2,7 @@
 
 import copy
 import multiprocessing
+import threading
 import warnings
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebreg import checks
 from ebreg.batches import TensorData
@@ -20,7 +21,6 @@ from ebreg.estimators.design import Design, count_features
 from ebreg.estimators.saving import Saving
 from ebreg.estimators.targets import Ties, parse_bounds
 from ebreg.methods import Method
-from ebreg.networks import Parts
 from ebreg.prediction import Prediction
 from ebreg.scaling import Bounds
 from ebreg.training import fit
@@ -49,12 +49,21 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         """
         x = self._inputs(X, reset=not self._goes_on)
         targets = inputs.targets(X, y)
-        weights = _check_weights(sample_weight, x)
+        data = _counted(TensorData(x, targets.y, _check_weights(sample_weight, len(x))))
+        bounds = self._bounds(targets.y.shape[1])
+        bounds.check("y", data.y)
+        ties = Ties.of(data.y)
+        if ties:
+            _warn_of_ties()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        data, bounds, ties = self._data(x, targets.y, weights, seed)
-        data, held = self._hold_out(data, validation, seed)
-        method = self._old_method(targets.y) if self._goes_on else self._new_method(data, bounds, ties, seed)
-        self._train(method, data, held, seed)
+        data = TensorData(data.x, ties.spread(data.y, bounds, seed), data.weights)
+        train, held = self._hold_out(data, bounds, validation, seed)
+        design, method = self._start(train, bounds, ties, seed)
+        self._train(method, train, held, seed)
+        if self.refit and validation is None and held is not None:
+            self._finish(method, data, seed)
+        self.model_ = method.model.exact()
+        self.design_ = design
         self._drop_target_axis = targets.drop_axis
         self.target_names_ = targets.names
         return self
@@ -70,12 +79,12 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Args:
             X: Inputs, as in :meth:`fit`.
             **settings: ``n_nodes`` and ``max_nodes`` for one target, ``n_draws`` and ``max_draws`` for
-            several:
-                how many each row starts with, and up to how many it may get; ``chunk``, rows computed at
-                once.
+                several: how many each row starts with, and up to how many it may get; ``chunk``, rows
+                computed at once.
         """
         check_is_fitted(self, "model_")
-        x = self._inputs(X, reset=False)
+        # Questions are asked later, when the caller may have changed X.
+        x = self._inputs(X, reset=False).clone()
         return Prediction(
             self.model_,
             x,
@@ -101,8 +110,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         """Log density of the targets in the user's units, shape (n,)."""
         return self.predict_distribution(X).log_prob(y)
 
-    def _method(self, parts: Parts, units: Units) -> Method:
-        # A new model and what trains it.
+    def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
+        # A new model and what trains it; the backbone is a copy that may be trained.
         raise NotImplementedError  # abstract
 
     @property
@@ -110,8 +119,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         # Whether a fit starts from what was learned before.
         return False
 
-    def _old_method(self, y: Tensor) -> Method:
-        raise NotImplementedError  # for those that go on
+    def _bounds(self, n_targets: int) -> Bounds:
+        return parse_bounds(self.bounds, n_targets)
 
     def _inputs(self, X: Any, reset: bool) -> Tensor:
         if self.backbone is None:
@@ -121,25 +130,16 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             self.input_shape_ = tuple(x.shape[1:])
         return x
 
-    def _data(
-        self, x: Tensor, y: Tensor, weights: Tensor | None, seed: int
-    ) -> tuple[TensorData, Bounds, Ties]:
-        bounds = parse_bounds(self.bounds, y.shape[1])
-        bounds.check("y", y)
-        ties = Ties.of(y)
-        if ties:
-            _warn_of_ties()
-            y = ties.spread(y, bounds, seed)
-        data = TensorData(x, y, weights)
-        return (data if weights is None else data.take(weights > 0)), bounds, ties
-
-    def _hold_out(self, data: TensorData, validation: Any, seed: int) -> tuple[TensorData, TensorData | None]:
+    def _hold_out(
+        self, data: TensorData, bounds: Bounds, validation: Any, seed: int
+    ) -> tuple[TensorData, TensorData | None]:
         if validation is not None:
             if not isinstance(validation, tuple | list) or len(validation) != 2:
                 raise ValueError("validation must be a pair (X, y)")
             X, y = validation
             targets = inputs.targets(X, y)
             checks.shape("y of validation", targets.y, ("n", data.y.shape[1]))
+            bounds.check("y of validation", targets.y)
             return data, TensorData(self._inputs(X, reset=False), targets.y)
         n_held = recipe.n_validation(len(data), self.validation_fraction) if self.early_stopping else 0
         if n_held == 0:
@@ -147,21 +147,23 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         train, held = recipe.split(len(data), n_held, seed)
         return data.take(train), data.take(held)
 
-    def _new_method(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> Method:
-        units = Units.of(data.x if self.backbone is None else None, data.y, bounds)
-        self.design_ = Design(
-            n_inputs=data.x.shape[1] if self.backbone is None else None,
-            n_features=self.width if self.backbone is None else count_features(self.backbone, data.x),
-            n_targets=data.y.shape[1],
-            n_components=checks.at_least("n_components", self.n_components, 1),
-            width=checks.at_least("width", self.width, 1),
-            min_scale=ties.min_scale(units.y.scale),
-            bounded=not bounds.are_open,
-        )
+    def _start(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> tuple[Design, Method]:
+        backbone = copy.deepcopy(self.backbone)
+        units = Units.of(data.x if backbone is None else None, data.y, bounds)
+        width = checks.at_least("width", self.width, 1)
         # The weights come from the seed, and nobody else's random numbers change.
         with torch.random.fork_rng(devices=[]):
             torch.random.manual_seed(seed)
-            return self._method(self.design_.parts(units.tail.bounds, copy.deepcopy(self.backbone)), units)
+            design = Design(
+                n_inputs=data.x.shape[1] if backbone is None else None,
+                n_features=width if backbone is None else count_features(backbone, data.x),
+                n_targets=data.y.shape[1],
+                n_components=checks.at_least("n_components", self.n_components, 1),
+                width=width,
+                min_scale=ties.min_scale(units.y.scale),
+                bounded=not bounds.are_open,
+            )
+            return design, self._method(design, units, backbone)
 
     def _train(self, method: Method, data: TensorData, held: TensorData | None, seed: int) -> None:
         config = recipe.training_config(
@@ -175,16 +177,24 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             seed=seed,
         )
         training = fit(
-            method.to(checks.device(self.device)),
-            data,
-            held,
-            config,
-            progress=bool(self.verbose) and _is_main(),
+            method.to(checks.device(self.device)), data, held, config, progress=self._shows_progress
         )
-        self.model_ = method.model.exact()
         self.history_ = training.history
         self.n_iter_ = len(training.history)
         self.best_epoch_ = training.best_epoch
+
+    def _finish(self, method: Method, data: TensorData, seed: int) -> None:
+        # The rows that were set aside have done their work; now there is something to learn from them too.
+        n_passes = (self.n_iter_ - 1 if self.best_epoch_ is None else self.best_epoch_) + 1
+        config = recipe.finishing_config(
+            len(data), n_passes, self.batch_size, self.learning_rate, self.weight_decay, seed
+        )
+        training = fit(method, data, config=config, progress=self._shows_progress)
+        self.history_ = [*self.history_, *training.history]
+
+    @property
+    def _shows_progress(self) -> bool:
+        return bool(self.verbose) and _is_main()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -192,20 +202,26 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         return tags
 
 
-def _check_weights(sample_weight: Any, x: Tensor) -> Tensor | None:
+def _check_weights(sample_weight: Any, n_rows: int) -> Tensor | None:
     if sample_weight is None:
         return None
     weights = _check_sample_weight(
-        sample_weight, np.empty((len(x), 1)), dtype=np.float64, ensure_non_negative=True
+        inputs.on_host(sample_weight), np.empty((n_rows, 1)), dtype=np.float64, ensure_non_negative=True
     )
     if not (weights > 0).any():
         raise ValueError("sample_weight must be above 0 for at least one row; all of them are 0")
-    return torch.from_numpy(weights)
+    return torch.from_numpy(np.array(weights))
+
+
+def _counted(data: TensorData) -> TensorData:
+    # Before anything is learned from the rows: those of weight 0 are as if they were not there.
+    return data if data.weights is None else data.take(data.weights > 0)
 
 
 def _is_main() -> bool:
-    # Many bars at once, from fits in parallel, would only be noise.
-    return multiprocessing.parent_process() is None
+    # Many bars at once, from fits in parallel, would only be noise; joblib's workers have a parent process.
+    in_worker = multiprocessing.parent_process() is not None
+    return not in_worker and threading.current_thread() is threading.main_thread()
 
 
 def _warn_of_ties() -> None:
@@ -214,5 +230,5 @@ def _warn_of_ties() -> None:
         "it stands for, so means, quantiles and samples are fine, but a log density depends on the width of "
         "those cells: compare models by metrics.cell_nll or metrics.crps instead.",
         TiesWarning,
-        stacklevel=4,
+        stacklevel=3,  # the line that calls fit
     )

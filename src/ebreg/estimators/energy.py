@@ -4,13 +4,17 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from ebreg import checks
+from ebreg.batches import TensorData
 from ebreg.estimators.base import DistributionRegressor
+from ebreg.estimators.design import Design
+from ebreg.estimators.targets import Ties
 from ebreg.methods import FixedMLE, FixedNCE, JointMLE, JointNCE, Method
 from ebreg.models import EnergyModel
-from ebreg.networks import Parts
+from ebreg.networks import MLP
+from ebreg.scaling import Bounds
 from ebreg.units import Units
 
 _JOINT = {method.name: method for method in (JointNCE, JointMLE)}
@@ -42,7 +46,10 @@ class EnergyRegressor(DistributionRegressor):
         validation_fraction: Share of rows set aside; "auto": a tenth, but at least 20 and at most 4,000,
             never more than a third, and none of fewer than 15.
         n_iter_no_change: Passes without improvement to wait for; None: a sixth of ``max_iter``.
-        warm_start: Whether another call of fit goes on from the weights, and with the units, of the last.
+        refit: Whether the rows set aside join in, once they have told when to stop, for a last stretch of a
+            sixth as many passes.
+        warm_start: Whether another call of fit goes on from the weights of the last, with its networks, units
+            and bounds.
         device: Where to train and predict: "auto", "cpu", "cuda".
         random_state: None, a whole number or a numpy RandomState: of the split, the weights and the draws.
         verbose: Whether to show a progress bar.
@@ -50,7 +57,7 @@ class EnergyRegressor(DistributionRegressor):
     Attributes:
         model_: The trained :class:`ebreg.models.EnergyModel`.
         history_: For every pass, the means of the losses, and ``validation_nll`` where it was computed.
-        n_iter_: Passes over the data.
+        n_iter_: Passes over the data until it stopped, before the last stretch.
         best_epoch_: The pass whose weights were kept, counted from 0; None without validation.
         n_features_in_: Columns of X.
         feature_names_in_: Their names, where X had them.
@@ -77,6 +84,7 @@ class EnergyRegressor(DistributionRegressor):
         early_stopping: bool = True,
         validation_fraction: float | str = "auto",
         n_iter_no_change: int | None = None,
+        refit: bool = True,
         warm_start: bool = False,
         device: str = "auto",
         random_state: Any = None,
@@ -96,6 +104,7 @@ class EnergyRegressor(DistributionRegressor):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.refit = refit
         self.warm_start = warm_start
         self.device = device
         self.random_state = random_state
@@ -105,16 +114,23 @@ class EnergyRegressor(DistributionRegressor):
     def _goes_on(self) -> bool:
         return self.warm_start and hasattr(self, "model_")
 
-    def _old_method(self, y: Tensor) -> Method:
-        if y.shape[1] != self.model_.n_targets:
+    def _bounds(self, n_targets: int) -> Bounds:
+        if not self._goes_on:
+            return super()._bounds(n_targets)
+        if n_targets != self.model_.n_targets:
             raise ValueError(
-                f"y has {y.shape[1]} targets and the model to go on with has {self.model_.n_targets}; "
+                f"y has {n_targets} targets and the model to go on with has {self.model_.n_targets}; "
                 "set warm_start=False to start anew"
             )
-        return self._trains(copy.deepcopy(self.model_).float())
+        return copy.deepcopy(self.model_.bounds).cpu()
 
-    def _method(self, parts: Parts, units: Units) -> Method:
-        return self._trains(EnergyModel.of(parts, units))
+    def _start(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> tuple[Design, Method]:
+        if not self._goes_on:
+            return super()._start(data, bounds, ties, seed)
+        return self.design_, self._trains(_single(copy.deepcopy(self.model_)))
+
+    def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
+        return self._trains(EnergyModel.of(design.parts(units.tail.bounds, backbone), units))
 
     def _trains(self, model: EnergyModel) -> Method:
         checks.one_of("method", self.method, [*_JOINT, *_FIXED])
@@ -123,3 +139,11 @@ class EnergyRegressor(DistributionRegressor):
         unit = model.y_units.scale.mean().item()
         sigmas = (0.1 * unit, 0.8 * unit) if self.sigmas is None else self.sigmas
         return _FIXED[self.method](model, sigmas, n_draws=1024 if self.n_draws is None else self.n_draws)
+
+
+def _single(model: EnergyModel) -> EnergyModel:
+    # Back from float64 to what networks train in; a backbone of the user's own never left its dtype.
+    for part in model.children():
+        if part is not model.backbone or isinstance(part, MLP):
+            part.float()
+    return model

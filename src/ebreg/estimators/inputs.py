@@ -29,13 +29,14 @@ class Targets:
 
 def table(estimator: BaseEstimator, X: Any, reset: bool) -> Tensor:
     """A table X as (n, C), float64; ``reset`` notes the number and the names of its columns."""
-    array = validate_data(estimator, X, dtype=np.float64, reset=reset, ensure_min_samples=int(reset))
-    return torch.from_numpy(np.ascontiguousarray(array) if array.flags.writeable else array.copy())
+    array = validate_data(estimator, on_host(X), dtype=np.float64, reset=reset, ensure_min_samples=int(reset))
+    return torch.from_numpy(_shareable(array))
 
 
 def examples(X: Any, shape: tuple[int, ...] | None) -> Tensor:
     """Inputs of the user's own backbone, (n, ...), in their own dtype; ``shape`` is that of one example."""
-    x = checks.numbers("X", X)
+    array = X.to_numpy() if hasattr(X, "to_numpy") else X
+    x = checks.numbers("X", _shareable(array) if isinstance(array, np.ndarray) else array).detach()
     if x.dim() < 2:
         raise ValueError(f"X must have shape (n, ...) with one example a row, got {tuple(x.shape)}")
     if shape is not None and tuple(x.shape[1:]) != shape:
@@ -52,7 +53,7 @@ def targets(X: Any, y: Any) -> Targets:
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     names = _names(y)
     array = check_array(
-        y, ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=1, allow_nd=True
+        on_host(y), ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=1, allow_nd=True
     )
     if array.ndim not in (1, 2):
         raise ValueError(f"y must have shape (n,) or (n, D), got {array.shape}")
@@ -69,6 +70,19 @@ def targets(X: Any, y: Any) -> Targets:
 def index_of(X: Any) -> Any:
     """The labels of the rows of a data frame, or None."""
     return X.index if hasattr(X, "index") and hasattr(X, "columns") else None
+
+
+def on_host(values: Any) -> Any:
+    """A tensor as an array, from any device, of any precision; anything else as it is."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    return (values if values.is_complex() else values.double()).numpy()
+
+
+def _shareable(array: np.ndarray) -> np.ndarray:
+    # Torch takes neither reversed arrays nor, without a warning, those that may not be written to.
+    return np.ascontiguousarray(array) if array.flags.writeable else array.copy()
 
 
 def _names(y: Any) -> list[str] | None:

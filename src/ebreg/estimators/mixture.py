@@ -7,9 +7,9 @@ from torch import nn
 
 from ebreg import checks
 from ebreg.estimators.base import DistributionRegressor
+from ebreg.estimators.design import Design
 from ebreg.methods import Method, MixtureNLL, MixtureTeacher
 from ebreg.models import MixtureModel
-from ebreg.networks import Parts
 from ebreg.units import Units
 
 
@@ -33,6 +33,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         early_stopping: See :class:`EnergyRegressor`.
         validation_fraction: See :class:`EnergyRegressor`.
         n_iter_no_change: See :class:`EnergyRegressor`.
+        refit: See :class:`EnergyRegressor`.
         device: See :class:`EnergyRegressor`.
         random_state: See :class:`EnergyRegressor`.
         verbose: See :class:`EnergyRegressor`.
@@ -40,7 +41,7 @@ class MixtureDensityRegressor(DistributionRegressor):
     Attributes:
         model_: The trained :class:`ebreg.models.MixtureModel`.
         history_: For every pass, the means of the losses, and ``validation_nll`` where it was computed.
-        n_iter_: Passes over the data.
+        n_iter_: Passes over the data until it stopped, before the last stretch.
         best_epoch_: The pass whose weights were kept, counted from 0; None without validation.
         n_features_in_: Columns of X.
         feature_names_in_: Their names, where X had them.
@@ -66,6 +67,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         early_stopping: bool = True,
         validation_fraction: float | str = "auto",
         n_iter_no_change: int | None = None,
+        refit: bool = True,
         device: str = "auto",
         random_state: Any = None,
         verbose: bool = True,
@@ -83,16 +85,17 @@ class MixtureDensityRegressor(DistributionRegressor):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.refit = refit
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
-    def _method(self, parts: Parts, units: Units) -> Method:
+    def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
         checks.one_of("teacher", self.teacher, ["energy", None])
-        model = MixtureModel.of(parts, units)
+        model = MixtureModel.of(design.parts(units.tail.bounds, backbone), units)
         if self.teacher is None:
             return MixtureNLL(model)
-        teachers = self.design_.parts(units.tail.bounds, copy.deepcopy(self.backbone))
+        teachers = design.parts(units.tail.bounds, copy.deepcopy(backbone))
         return MixtureTeacher(
             model, teachers.energy, teachers.backbone, n_draws=self.n_draws, tail=units.tail
         )

@@ -1,6 +1,7 @@
 """The settings that follow from the number of rows: batches, epochs, and the rows kept for validation."""
 
 import math
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -35,9 +36,9 @@ def n_validation(n_rows: int, fraction: float | str = "auto") -> int:
         if n_rows < _FEWEST_ROWS_TO_SPLIT:
             return 0
         return min(max(round(0.1 * n_rows), 20), 4000, n_rows // 3)
-    if isinstance(fraction, bool | str) or not 0 < fraction < 1:
+    if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction < 1:
         raise ValueError(f"validation_fraction must be 'auto' or lie in (0, 1), got {fraction!r}")
-    n = min(max(1, round(fraction * n_rows)), n_rows - 1)
+    n = min(max(1, round(float(fraction) * n_rows)), n_rows - 1)
     if n == 0:
         raise ValueError("validation_fraction needs at least 2 rows; set early_stopping=False for one")
     return n
@@ -77,4 +78,24 @@ def training_config(
         patience=checks.at_least("n_iter_no_change", n_iter_no_change, 1) if validated else None,
         validation_every=every,
         seed=seed,
+    )
+
+
+def finishing_config(
+    n_rows: int,
+    n_passes: int,
+    batch: int | None,
+    learning_rate: float,
+    weight_decay: float,
+    seed: int,
+) -> TrainingConfig:
+    """The last stretch, over all rows: a sixth of the passes it took to get there, down to a rate of zero."""
+    return TrainingConfig(
+        epochs=max(1, round(n_passes / 6)),
+        batch_size=batch_size(n_rows) if batch is None else batch,
+        learning_rate=learning_rate,
+        weight_decay=weight_decay,
+        schedule="one-cycle",
+        averaging=2.0,
+        seed=seed + 1,
     )

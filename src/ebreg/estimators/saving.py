@@ -1,7 +1,7 @@
 """What of a fitted regressor is saved, and a regressor again from that."""
 
 import copy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,10 +14,16 @@ from torch import Tensor, nn
 from ebreg import folders
 from ebreg.estimators.design import Design
 from ebreg.models import Model
+from ebreg.networks import Parts
 from ebreg.units import Units
 
-# Fitted attributes that are kept as they are.
-_FACTS = ("history_", "n_iter_", "best_epoch_", "target_names_")
+# Fitted attributes that are kept as they are, and what a file that nobody edited has for them.
+_FACTS: dict[str, tuple[type, ...]] = {
+    "history_": (list,),
+    "n_iter_": (int,),
+    "best_epoch_": (int, type(None)),
+    "target_names_": (list, type(None)),
+}
 
 
 class Saving(BaseEstimator):
@@ -34,7 +40,7 @@ class Saving(BaseEstimator):
             overwrite: Whether a saved model may be replaced; any other folder or file never is.
         """
         check_is_fitted(self, "model_")
-        folders.write(Path(path), self._config(), _single(self.model_), overwrite)
+        folders.write(Path(path), self._config(), self._tensors(), overwrite)
 
     def _config(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
@@ -43,7 +49,7 @@ class Saving(BaseEstimator):
             params["random_state"] = None  # the state of a stream is not part of what was learned
         return {
             "regressor": type(self).__name__,
-            "params": folders.plain("a parameter", params),
+            "params": {name: folders.plain(f"the parameter {name}", value) for name, value in params.items()},
             "backbone": has_backbone,
             "input_shape": list(self.input_shape_) if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -53,32 +59,49 @@ class Saving(BaseEstimator):
             **{name.rstrip("_"): folders.plain(name, getattr(self, name)) for name in _FACTS},
         }
 
+    def _tensors(self) -> dict[str, Tensor]:
+        # The library's networks were trained in single precision, and so they are stored. Units are buffers,
+        # in double; a backbone of the user's own is stored as it is.
+        model = self.model_
+        own = () if self.backbone is None else ("backbone.",)
+        trained = {name for name, _ in model.named_parameters() if not name.startswith(own)}
+        return {
+            name: value.float() if name in trained else value for name, value in model.state_dict().items()
+        }
+
     @classmethod
     def _from_config(
         cls, config: dict[str, Any], tensors: dict[str, Tensor], backbone: nn.Module | None
     ) -> Self:
         regressor = cls(**config["params"], backbone=backbone)
-        design = Design(**config["design"])
-        units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
-        model = cls._keeps.of(design.parts(units.tail.bounds, copy.deepcopy(backbone)), units)
-        folders.fill(model, tensors)
-        regressor.design_, regressor.model_ = design, model.exact().eval()
-        regressor._drop_target_axis = bool(config["drop_target_axis"])
-        for name in _FACTS:
-            setattr(regressor, name, config[name.rstrip("_")])
-        if config["input_shape"] is not None:
-            regressor.input_shape_ = tuple(config["input_shape"])
-        if config["n_features_in"] is not None:
-            regressor.n_features_in_ = int(config["n_features_in"])
-        if config["feature_names_in"] is not None:
-            regressor.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+        regressor.design_ = Design(**config["design"])
+        regressor.model_ = cls._keeps.of(*_blank(regressor.design_, copy.deepcopy(backbone)))
+        folders.fill(regressor.model_, tensors)
+        regressor.model_.exact().eval()
+        regressor._drop_target_axis = _entry(config, "drop_target_axis", bool)
+        for name, types in _FACTS.items():
+            setattr(regressor, name, _entry(config, name.rstrip("_"), *types))
+        if backbone is not None:
+            regressor.input_shape_ = tuple(_entry(config, "input_shape", list))
+        else:
+            regressor.n_features_in_ = _entry(config, "n_features_in", int)
+        names = _entry(config, "feature_names_in", list, type(None))
+        if names is not None:
+            regressor.feature_names_in_ = np.array(names, dtype=object)
         return regressor
 
 
-def _single(model: Model) -> dict[str, Tensor]:
-    # Networks were trained in single precision, and so they are stored; units are buffers, in double.
-    trained = {name for name, _ in model.named_parameters()}
-    return {
-        name: value.float() if name in trained and value.dtype == torch.float64 else value
-        for name, value in model.state_dict().items()
-    }
+def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
+    units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
+    # The ends in the user's units and those in standard units are two things to fill, not one.
+    units = replace(units, bounds=copy.deepcopy(units.bounds))
+    # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
+    with torch.random.fork_rng(devices=[]):
+        return design.parts(units.tail.bounds, backbone), units
+
+
+def _entry(config: dict[str, Any], name: str, *types: type) -> Any:
+    value = config[name]
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise TypeError(f"{name} is {value!r}")
+    return value

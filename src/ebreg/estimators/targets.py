@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import torch
@@ -18,14 +19,14 @@ def parse_bounds(bounds: Any, n_targets: int) -> Bounds:
     """Bounds from (low, high), or from one such pair for each target; None is an open end."""
     if bounds is None:
         return Bounds.none(n_targets)
-    pairs = [bounds] if _is_pair(bounds) else list(bounds) if isinstance(bounds, Sequence) else []
+    given = bounds.tolist() if hasattr(bounds, "tolist") else bounds  # arrays and tensors
+    pairs = [given] if _is_pair(given) else list(given) if isinstance(given, Sequence) else []
     if len(pairs) == 1:
         pairs = pairs * n_targets
     if len(pairs) != n_targets or not all(_is_pair(pair) for pair in pairs):
         raise ValueError(
             f"bounds must be a pair (low, high), or one pair for each of the {n_targets} targets, with None "
-            f"for "
-            f"an open end; got {bounds!r}"
+            f"for an open end; got {bounds!r}"
         )
     low = [-torch.inf if pair[0] is None else float(pair[0]) for pair in pairs]
     high = [torch.inf if pair[1] is None else float(pair[1]) for pair in pairs]
@@ -36,7 +37,7 @@ def _is_pair(value: Any) -> bool:
     return (
         isinstance(value, Sequence)
         and len(value) == 2
-        and all(end is None or isinstance(end, float | int) or hasattr(end, "__float__") for end in value)
+        and all(end is None or isinstance(end, Real) for end in value)
     )
 
 
@@ -65,8 +66,11 @@ class Ties:
         """
         generator = torch.Generator().manual_seed(seed)
         u = torch.rand(y.shape, generator=generator, dtype=torch.float64) - 0.5
-        moved = torch.where(self.cells > 0, y.double() + self.cells * u, y.double())
-        return moved.clamp(bounds.low, bounds.high)
+        moved = y.double() + self.cells * u
+        # What would leave the range comes back into its half of the cell: none piles up at the end.
+        moved = torch.where(moved < bounds.low, 2 * bounds.low - moved, moved)
+        moved = torch.where(moved > bounds.high, 2 * bounds.high - moved, moved)
+        return torch.where(self.cells > 0, moved, y.double()).clamp(bounds.low, bounds.high)
 
     def min_scale(self, unit: Tensor, least: float = 1e-3) -> float:
         """The smallest standard deviation a component may have, in units of each target, shape (D,)."""
@@ -81,7 +85,8 @@ def _cell(values: Tensor) -> Tensor:
     tied = counts[counts > 1].sum().item() / n
     if n < 2 or tied < _TIED_SHARE:
         return values.new_zeros(())
-    deviation = values.std(unbiased=False)
+    largest = values.abs().max().clamp_min(torch.finfo(values.dtype).tiny)
+    deviation = largest * (values / largest).std(unbiased=False)  # no square overflows or vanishes
     gaps = distinct.diff()
     # Sums of rounded numbers differ in their last digits: such gaps are not between different values.
     gaps = gaps[gaps > 1e-9 * (distinct[-1] - distinct[0])]

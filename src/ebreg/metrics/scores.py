@@ -186,7 +186,7 @@ def nll_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> flo
     """Mean log density of the targets: a scikit-learn scorer, higher is better.
 
     Args:
-        estimator: A fitted estimator with ``predict_distribution``.
+        estimator: A fitted estimator with ``predict_distribution``, or a pipeline or search that ends in one.
         X: Inputs, as the estimator takes them.
         y: Targets, shape (n,) or (n, D).
         sample_weight: Weights of the rows, shape (n,); None: all alike.
@@ -198,7 +198,7 @@ def crps_scorer(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> fl
     """Minus the mean CRPS of one target: a scikit-learn scorer, higher is better.
 
     Args:
-        estimator: A fitted estimator with ``predict_distribution``.
+        estimator: A fitted estimator with ``predict_distribution``, or a pipeline or search that ends in one.
         X: Inputs, as the estimator takes them.
         y: Targets, shape (n,) or (n, 1).
         sample_weight: Weights of the rows, shape (n,); None: all alike.
@@ -379,12 +379,16 @@ def _refuse_nan(name: str, values: Tensor) -> None:
 
 
 def _predict(estimator: Any, X: Any) -> Any:
-    if not hasattr(estimator, "predict_distribution"):
-        raise TypeError(
-            f"estimator must have predict_distribution, as the regressors of ebreg have; "
-            f"got {type(estimator).__name__}"
-        )
-    return estimator.predict_distribution(X)
+    if hasattr(estimator, "predict_distribution"):
+        return estimator.predict_distribution(X)
+    if hasattr(estimator, "best_estimator_"):  # a search
+        return _predict(estimator.best_estimator_, X)
+    if hasattr(estimator, "steps"):  # a pipeline, which passes on only the verbs that scikit-learn knows
+        return _predict(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    raise TypeError(
+        f"estimator must have predict_distribution, as the regressors of ebreg have; "
+        f"got {type(estimator).__name__}"
+    )
 
 
 def _average(values: Values, weight: Any) -> float:

@@ -1,0 +1,320 @@
+"""Regressors that are told the range of y: trained with mass at its ends, they put nothing beyond them."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+
+from ebreg import EnergyRegressor, MixtureDensityRegressor
+from ebreg.errors import TiesWarning
+from ebreg.estimators.targets import parse_bounds
+
+QUICK = {"n_components": 4, "width": 16, "max_iter": 4, "random_state": 0, "verbose": False}
+INF = np.inf
+# An end that is no round number, in float64 or in standard units.
+ODD = 0.1 + 0.2
+
+
+@dataclass(frozen=True)
+class Case:
+    """Targets with mass at and near their ends."""
+
+    sample: Callable[[np.random.Generator, int], np.ndarray]
+    bounds: object
+    low: tuple
+    high: tuple
+    ties: bool = False
+
+    def data(self, n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        r = np.random.default_rng(seed)
+        x = r.normal(size=(n, 2))
+        return x, self.sample(r, n)
+
+
+def with_ends(y: np.ndarray, *ends: float) -> np.ndarray:
+    y[: len(ends)] = ends
+    return y
+
+
+CASES = {
+    "exponential": Case(lambda r, n: with_ends(r.exponential(3, n), 0.0), (0, None), (0,), (INF,)),
+    "mirrored": Case(lambda r, n: with_ends(-r.exponential(3, n), 0.0), (None, 0.0), (-INF,), (0,)),
+    "beta": Case(lambda r, n: with_ends(r.beta(0.5, 0.5, n), 0.0, 1.0), (0, 1), (0,), (1,)),
+    "odd ends": Case(
+        lambda r, n: with_ends(ODD + (1e3 / 7 - ODD) * r.beta(0.5, 0.5, n), ODD, 1e3 / 7),
+        [ODD, 1e3 / 7],
+        (ODD,),
+        (1e3 / 7,),
+    ),
+    "clipped": Case(lambda r, n: r.normal(size=n).clip(-1, 1), (-1, 1), (-1,), (1,), ties=True),
+    "counts": Case(lambda r, n: r.poisson(0.7, n).astype(float), (0, None), (0,), (INF,), ties=True),
+    "two targets, one open": Case(
+        lambda r, n: np.stack([with_ends(r.exponential(2, n), 0.0), r.normal(100, 20, n)], axis=1),
+        [(0, None), (None, None)],
+        (0, -INF),
+        (INF, INF),
+    ),
+    "two targets, ends apart": Case(
+        lambda r, n: np.stack([with_ends(r.exponential(2, n), 0.0), with_ends(r.beta(2, 0.5, n), 1)], axis=1),
+        [(0, None), (None, 1)],
+        (0, -INF),
+        (INF, 1),
+    ),
+    "two targets, one pair": Case(
+        lambda r, n: with_ends(r.beta(0.5, 0.5, (n, 2)), [0, 1], [1, 0]), (0, 1), (0, 0), (1, 1)
+    ),
+}
+KINDS = {
+    "energy": lambda **settings: EnergyRegressor(**QUICK, **settings),
+    "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, **settings),
+    "energy, hand-set noise": lambda **settings: EnergyRegressor(
+        "fixed-nce", n_draws=32, **QUICK, **settings
+    ),
+    "mixture": lambda **settings: MixtureDensityRegressor(**QUICK, **settings),
+    "mixture alone": lambda **settings: MixtureDensityRegressor(None, **QUICK, **settings),
+}
+SUBJECTS = [
+    *((name, kind) for name in CASES for kind in ("energy", "mixture")),
+    *((name, kind) for name in ("exponential", "two targets, one pair") for kind in KINDS),
+]
+SUBJECTS = list(dict.fromkeys(SUBJECTS))
+
+
+def quietly(fit: Callable, *args, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TiesWarning)
+        return fit(*args, **settings)
+
+
+@lru_cache
+def trained(name: str, kind: str):
+    case = CASES[name]
+    return quietly(KINDS[kind](bounds=case.bounds).fit, *case.data())
+
+
+@pytest.fixture(params=SUBJECTS, ids=[f"{name}-{kind}" for name, kind in SUBJECTS])
+def subject(request):
+    name, kind = request.param
+    return CASES[name], trained(name, kind)
+
+
+def columns(values: np.ndarray, case: Case) -> np.ndarray:
+    """The targets along the last axis, also where there is one."""
+    return values[..., None] if len(case.low) == 1 else values
+
+
+# Training
+
+
+def test_training_is_finite_and_so_are_the_densities_of_what_was_learned(subject):
+    case, regressor = subject
+    for epoch in regressor.history_:
+        assert all(np.isfinite(loss) for loss in epoch.values())
+    x, y = case.data()
+    assert np.isfinite(regressor.log_prob(x[:40], y[:40])).all()
+
+
+@pytest.mark.parametrize("kind", ["energy", "mixture"])
+@pytest.mark.parametrize("name", ["exponential", "clipped", "two targets, one pair"])
+def test_the_targets_are_left_as_they_were(name, kind):
+    case = CASES[name]
+    x, y = case.data(40)
+    x_before, y_before = x.copy(), y.copy()
+    regressor = KINDS[kind](bounds=case.bounds)
+    regressor.set_params(max_iter=1)
+    quietly(regressor.fit, x, y)
+    regressor.log_prob(x[:2], y[:2])
+    np.testing.assert_array_equal(x, x_before)
+    np.testing.assert_array_equal(y, y_before)
+    y.flags.writeable = False
+    quietly(regressor.fit, x, y)
+
+
+def test_bounds_make_an_exponential_likelier():
+    r = np.random.default_rng(4)
+    x = r.uniform(0.5, 2, size=(500, 1))
+    y = r.exponential(x[:, 0])
+    x_test = r.uniform(0.5, 2, size=(400, 1))
+    y_test = r.exponential(x_test[:, 0])
+    best = (-np.log(x_test[:, 0]) - y_test / x_test[:, 0]).mean()
+    settings = {"n_components": 4, "width": 32, "max_iter": 20, "random_state": 0, "verbose": False}
+    for kind in (EnergyRegressor, MixtureDensityRegressor):
+        with_bounds, without = (
+            kind(bounds=bounds, **settings).fit(x, y).log_prob(x_test, y_test).mean()
+            for bounds in ((0, None), None)
+        )
+        assert with_bounds > without + 0.03
+        assert best - 0.2 < with_bounds < best + 0.05
+
+
+@pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
+def test_mass_piles_up_at_the_ends_where_the_data_do(kind):
+    x, y = CASES["beta"].data(500)
+    regressor = kind(bounds=(0, 1), n_components=4, width=32, max_iter=30, random_state=0, verbose=False).fit(
+        x, y
+    )
+    dist = regressor.predict_distribution(x[:60])
+    for a, b in ((0, 0.1), (0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
+        mass = (dist.cdf(np.full(60, b)) - dist.cdf(np.full(60, a))).mean()
+        assert abs(mass - ((y > a) & (y <= b)).mean()) < 0.09
+
+
+@pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
+@pytest.mark.parametrize("bounds", [(-1e6, 1e6), (-3e3, None)])
+def test_ends_far_from_the_data_change_little(kind, bounds):
+    r = np.random.default_rng(5)
+    x = r.normal(size=(300, 1))
+    y = 2 * x[:, 0] + r.normal(size=300)
+    settings = {"n_components": 4, "width": 32, "max_iter": 10, "random_state": 0, "verbose": False}
+    near, far = (kind(bounds=b, **settings).fit(x, y).predict_distribution(x[:50]) for b in (None, bounds))
+    assert abs(near.log_prob(y[:50]).mean() - far.log_prob(y[:50]).mean()) < 0.1
+    assert (np.abs(near.mean - far.mean) < 0.5 * near.stddev).all()
+    assert (far.stddev < 2 * near.stddev).all()
+
+
+# Nothing beyond the ends
+
+
+def test_nothing_lies_outside(subject):
+    case, regressor = subject
+    x, _ = case.data(12, seed=1)
+    x[0] = 30.0  # far from the data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such a row may well be rough
+        dist = regressor.predict_distribution(x)
+        answers = [
+            dist.mean,
+            regressor.predict(x),
+            dist.sample(300, random_state=0),
+            dist.quantile([1e-15, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-15]),
+            np.moveaxis(dist.interval(0.999), 1, 0),
+            np.moveaxis(regressor.predict_quantiles(x), 1, 0),
+            *(mode.locations for mode in dist[:3].modes()),
+            *(dist[:3].highest_density_region(0.99).intervals or ()),
+        ]
+        dist.expectation(lambda y: answers.append(y) or y)
+    for values in answers:
+        values = columns(values, case)
+        assert np.isfinite(values).all()
+        assert ((values >= case.low) & (values <= case.high)).all()
+
+
+def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subject):
+    case, regressor = subject
+    x, _ = case.data(5, seed=1)
+    dist = regressor.predict_distribution(x)
+    middle = columns(dist.quantile(0.5), case)
+    proposal = dist.proposal
+    for d in range(len(case.low)):
+        for end, away in ((case.low[d], -INF), (case.high[d], INF)):
+            if np.isinf(end):
+                continue
+            y = middle.copy()
+
+            def ask(value: float, question: Callable, y=y, d=d) -> np.ndarray:
+                y[:, d] = value
+                return question(y[:, 0] if len(case.low) == 1 else y)
+
+            assert np.isfinite(ask(end, dist.log_prob)).all()
+            assert np.isfinite(ask(np.nextafter(end, -away), dist.log_prob)).all()
+            y[:, d] = end
+            assert torch.isfinite(proposal.log_prob(torch.from_numpy(y))).all()
+            scale = middle[:, d].std() + 1.0
+            for step in (1e-6, 1e-2, 10.0, 1e9, INF):
+                outside = end + np.sign(away) * step * scale
+                assert (ask(outside, dist.log_prob) == -INF).all()
+                if away < 0:
+                    assert (ask(outside, dist.cdf) == 0).all()
+                elif len(case.low) == 1:
+                    np.testing.assert_allclose(ask(outside, dist.cdf), 1, rtol=0, atol=1e-12)
+
+
+def test_all_the_mass_lies_inside(subject):
+    case, regressor = subject
+    x, _ = case.data(4, seed=2)
+    dist = regressor.predict_distribution(x)
+    assert np.allclose(
+        dist.cdf(np.full(dist.mean.shape, case.high if len(case.high) > 1 else case.high[0])), 1
+    )
+    if len(case.low) > 1:
+        return
+    ends = dist.icdf([1e-10, 1 - 1e-10])
+    low = np.where(np.isfinite(case.low), case.low, ends[0])
+    high = np.where(np.isfinite(case.high), case.high, ends[1])
+    edges = low + (high - low) * np.sin(np.linspace(0, 0.5 * np.pi, 20001)[:, None]) ** 2
+    density = np.exp(dist.log_prob(0.5 * (edges[1:] + edges[:-1])))
+    np.testing.assert_allclose((density * np.diff(edges, axis=0)).sum(axis=0), 1, atol=1e-3)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("kind", ["energy", "mixture"])
+@pytest.mark.parametrize(
+    ("name", "row", "column", "value", "message"),
+    [
+        (
+            "exponential",
+            7,
+            0,
+            -0.5,
+            r"y must lie within bounds, which are 0 to inf; got -0\.5 in row 7 \(1 such",
+        ),
+        ("mirrored", 3, 0, 1e-9, r"bounds, which are -inf to 0; got 1e-09 in row 3"),
+        ("two targets, ends apart", 9, 1, 1.25, r"which are -inf to 1; got 1\.25 in row 9"),
+        ("two targets, ends apart", 0, 0, -3.0, r"which are 0 to inf; got -3 in row 0"),
+    ],
+)
+def test_a_target_outside_is_refused_by_row_and_value(kind, name, row, column, value, message):
+    case = CASES[name]
+    x, y = case.data(30)
+    columns(y, case)[row, column] = value
+    regressor = KINDS[kind](bounds=case.bounds)
+    with pytest.raises(ValueError, match=message):
+        regressor.fit(x, y)
+    good = case.data(30)
+    with pytest.raises(ValueError, match=f"in row {row}"):
+        regressor.fit(*good, validation=(x, y))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((1, 0), "low < high"),
+        ((1, 1), "low < high"),
+        ((float("nan"), 1), "low < high"),
+        ((0, 1, 2), r"bounds must be a pair \(low, high\)"),
+        ([(0, 1)] * 3, "one pair for each of the 2 targets"),
+        (("0", "1"), "bounds must be a pair"),
+        (0, "bounds must be a pair"),
+        ([(0, 1), 3], "bounds must be a pair"),
+    ],
+)
+def test_bounds_that_are_none_are_refused(bounds, message):
+    x, y = CASES["two targets, one pair"].data(20)
+    with pytest.raises(ValueError, match=message):
+        KINDS["energy"](bounds=bounds).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "low", "high"),
+    [
+        (None, [-INF, -INF], [INF, INF]),
+        ((0, 1), [0, 0], [1, 1]),
+        ((None, 1), [-INF, -INF], [1, 1]),
+        ([0.5, None], [0.5, 0.5], [INF, INF]),
+        ([(0, 1)], [0, 0], [1, 1]),
+        ([(0, None), (None, 5)], [0, -INF], [INF, 5]),
+        (((None, None), (-INF, 2)), [-INF, -INF], [INF, 2]),
+        ([[0, 1], (2, np.float64(3))], [0, 2], [1, 3]),
+        ((np.float32(0.5), np.int64(2)), [0.5, 0.5], [2, 2]),
+    ],
+)
+def test_bounds_are_one_pair_or_one_for_each_target(bounds, low, high):
+    parsed = parse_bounds(bounds, 2)
+    assert parsed.low.tolist() == low
+    assert parsed.high.tolist() == high

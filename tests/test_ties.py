@@ -1,0 +1,250 @@
+"""Targets that repeat each other: found, spread over the cells they stand for, and learned without harm."""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from ebreg import EnergyRegressor, MixtureDensityRegressor
+from ebreg.errors import TiesWarning
+from ebreg.estimators.targets import Ties
+from ebreg.scaling import Bounds
+
+KINDS = [EnergyRegressor, MixtureDensityRegressor]
+QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}
+N = 600
+
+
+@dataclass(frozen=True)
+class Case:
+    """Targets and the width of the cell that each of their values stands for, 0 where there are no ties."""
+
+    y: np.ndarray
+    cell: float
+
+    @property
+    def column(self) -> torch.Tensor:
+        return torch.from_numpy(np.asarray(self.y, dtype=np.float64))[:, None]
+
+
+r = np.random.default_rng(0)
+NORMAL = r.normal(size=N)
+CLIPPED = NORMAL.clip(-1, 1)
+INFLATED = np.where(r.uniform(size=N) < 0.3, 0.0, r.exponential(size=N))
+CASES = {
+    "rounded": Case(NORMAL.round(1), 0.1),
+    "rounded to quarters": Case(np.round(4 * NORMAL) / 4, 0.25),
+    "rounded, in other units": Case(1e6 + 1e3 * NORMAL.round(1), 100.0),
+    "rounded, tiny": Case(1e-8 * NORMAL.round(1), 1e-9),
+    "rounded with noise": Case((NORMAL.round(1) + 0.1) + 0.2, 0.1),
+    "sums of tenths": Case(np.array([sum([0.1] * k) for k in r.poisson(9, N)]), 0.1),
+    "tenths by two ways": Case(np.where(r.uniform(size=N) < 0.5, 0.1 + 0.2, 0.3) + r.poisson(2, N) / 10, 0.1),
+    "integers": Case(r.poisson(5, N).astype(float), 1.0),
+    "zero or one": Case((r.uniform(size=N) < 0.3).astype(float), 1.0),
+    "whole thousands": Case(1e3 * r.poisson(5, N), 1000.0),
+    "clipped": Case(CLIPPED, 0.02 * CLIPPED.std()),
+    "many zeros": Case(INFLATED, 0.02 * INFLATED.std()),
+    "constant": Case(np.full(N, 3.0), 0.02),
+    "two equal rows": Case(np.array([5.0, 5.0]), 0.02),
+    "continuous": Case(NORMAL, 0.0),
+    "continuous, single precision": Case(NORMAL.astype(np.float32), 0.0),
+    "continuous, tiny": Case(1e-200 * NORMAL, 0.0),
+    "few ties": Case(np.concatenate([NORMAL, NORMAL[:6]]), 0.0),
+    "finely rounded": Case(NORMAL.round(6), 0.0),
+    "one row": Case(np.array([2.0]), 0.0),
+}
+TIED = [name for name, case in CASES.items() if case.cell > 0]
+UNTIED = [name for name, case in CASES.items() if case.cell == 0]
+
+
+# What counts as tied
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cells_are_as_wide_as_the_distance_of_values(name):
+    case = CASES[name]
+    ties = Ties.of(case.column)
+    assert ties.cells.shape == (1,)
+    np.testing.assert_allclose(ties.cells.numpy(), case.cell, rtol=1e-6)
+    assert bool(ties) == (case.cell > 0)
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e-6, 1e6, 1e150])
+def test_cells_go_with_the_units(factor):
+    for name in ("rounded", "integers", "clipped", "many zeros", "continuous"):
+        cells = Ties.of(factor * CASES[name].column).cells
+        np.testing.assert_allclose(cells.numpy(), factor * CASES[name].cell, rtol=1e-6)
+
+
+def test_every_target_is_looked_at_for_itself():
+    names = ["integers", "continuous", "rounded", "clipped"]
+    ties = Ties.of(torch.cat([CASES[name].column for name in names], dim=1))
+    np.testing.assert_allclose(ties.cells.numpy(), [CASES[name].cell for name in names], rtol=1e-6)
+    assert ties
+    assert not Ties.of(torch.from_numpy(r.normal(size=(N, 3))))
+
+
+# Spreading
+
+
+@pytest.mark.parametrize("name", TIED)
+def test_targets_spread_evenly_over_their_cells_and_no_longer_repeat(name):
+    case = CASES[name]
+    y = case.column
+    before = y.clone()
+    ties = Ties.of(y)
+    moved = ties.spread(y, Bounds.none(1), seed=3)
+    assert torch.equal(y, before)
+    assert moved.shape == y.shape
+    assert moved.dtype == torch.float64
+    u = ((moved - y) / case.cell + 0.5).numpy()[:, 0]
+    slack = 1e-6
+    assert ((u > -slack) & (u < 1 + slack)).all()
+    assert len(moved.unique()) == len(y)
+    if len(y) == N:
+        assert stats.kstest(u, "uniform").pvalue > 1e-3
+    assert torch.equal(ties.spread(y, Bounds.none(1), seed=3), moved)
+    assert not torch.equal(ties.spread(y, Bounds.none(1), seed=4), moved)
+
+
+@pytest.mark.parametrize("name", UNTIED)
+def test_targets_without_ties_stay_as_they_are(name):
+    y = CASES[name].column
+    assert torch.equal(Ties.of(y).spread(y, Bounds.none(1), seed=3), y)
+
+
+def test_only_the_tied_targets_are_moved():
+    y = torch.cat([CASES[name].column for name in ("continuous", "integers")], dim=1)
+    moved = Ties.of(y).spread(y, Bounds.none(2), seed=0)
+    assert torch.equal(moved[:, 0], y[:, 0])
+    assert len(moved[:, 1].unique()) == N
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("integers", 0.0, math.inf),
+        ("zero or one", 0.0, 1.0),
+        ("clipped", -1.0, 1.0),
+        ("many zeros", 0.0, math.inf),
+        ("constant", 3.0, math.inf),
+        ("constant", -math.inf, 3.0),
+        ("constant", 2.995, 3.005),
+    ],
+)
+def test_spread_targets_keep_to_the_bounds_and_do_not_pile_up_there(name, low, high):
+    case = CASES[name]
+    y = case.column
+    bounds = Bounds(torch.tensor([low], dtype=torch.float64), torch.tensor([high], dtype=torch.float64))
+    moved = Ties.of(y).spread(y, bounds, seed=0)
+    assert ((moved >= low) & (moved <= high)).all()
+    assert ((moved - y).abs() <= 0.5 * case.cell * (1 + 1e-9)).all()
+    assert len(moved.unique()) == len(y)
+
+
+# The floor of the components
+
+
+def test_components_are_no_narrower_than_an_even_cell():
+    def floor(cells: list[float], units: list[float], **settings: float) -> float:
+        ties = Ties(torch.tensor(cells, dtype=torch.float64))
+        return ties.min_scale(torch.tensor(units, dtype=torch.float64), **settings)
+
+    assert floor([1.0], [2.0]) == pytest.approx(0.5 / math.sqrt(12))
+    assert floor([0.0], [2.0]) == 1e-3
+    assert floor([0.0], [2.0], least=0.02) == 0.02
+    assert floor([1e-6], [2.0]) == 1e-3
+    assert floor([1.0, 0.0], [2.0, 1e-9]) == pytest.approx(0.5 / math.sqrt(12))
+    # One floor for all: the smallest cell, in its own units.
+    assert floor([1.0, 30.0], [1.0, 1000.0]) == pytest.approx(0.03 / math.sqrt(12))
+
+
+# Fits
+
+
+def table(name: str, n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    y = CASES[name].y[:n]
+    return np.random.default_rng(1).normal(size=(len(y), 2)), y
+
+
+def fit_and_count(regressor, *args, **settings) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        regressor.fit(*args, **settings)
+    return caught
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["rounded", "rounded with noise", "integers", "clipped", "constant"])
+def test_tied_targets_are_warned_of_once_a_fit_and_learned_without_harm(kind, name):
+    x, y = table(name)
+    before = y.copy()
+    regressor = kind(**QUICK)
+    caught = fit_and_count(regressor, x, y)
+    assert [w.category for w in caught] == [TiesWarning]
+    assert "cell_nll" in str(caught[0].message)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(y, before)
+
+    for epoch in regressor.history_:
+        assert all(np.isfinite(loss) for loss in epoch.values())
+    dist = regressor.predict_distribution(x)
+    for values in (dist.mean, dist.stddev, dist.log_prob(y), dist.sample(3, random_state=0)):
+        assert np.isfinite(values).all()
+    unit = regressor.model_.y_units.scale.item()
+    floor = Ties.of(torch.from_numpy(y)[:, None]).cells.item() / math.sqrt(12)
+    assert regressor.design_.min_scale == pytest.approx(max(1e-3, floor / unit))
+    scales = dist.proposal.scales  # in the user's units
+    assert (scales >= regressor.design_.min_scale * unit * (1 - 1e-9)).all()
+
+    assert len(fit_and_count(regressor, x, y)) == 1  # and once more by another fit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ties_in_one_of_two_targets_are_warned_of_once(kind):
+    x, y = table("continuous")
+    both = np.stack([y, CASES["integers"].y[: len(y)]], axis=1)
+    assert [w.category for w in fit_and_count(kind(**QUICK), x, both)] == [TiesWarning]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["continuous", "few ties", "continuous, single precision"])
+def test_continuous_targets_are_not_warned_of(kind, name):
+    x, y = table(name)
+    regressor = kind(**QUICK)
+    assert fit_and_count(regressor, x, y) == []
+    assert regressor.design_.min_scale == 1e-3
+
+
+def test_rows_of_no_weight_do_not_tie():
+    x, y = table("continuous")
+    y = np.concatenate([y, np.zeros(60)])
+    x = np.concatenate([x, x[:60]])
+    weights = np.repeat([1.0, 0.0], [120, 60])
+    assert fit_and_count(MixtureDensityRegressor(**QUICK), x, y, sample_weight=weights) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bounds", [None, (0, None)], ids=["open", "bounded"])
+def test_cells_of_integers_get_the_mass_of_their_value(kind, bounds):
+    own = np.random.default_rng(2)
+    x = own.choice([-1.0, 1.0], size=(N, 1))
+    # Two laws, by the sign of x.
+    y = np.where(
+        x[:, 0] > 0, own.choice(4, N, p=[0.1, 0.2, 0.3, 0.4]), own.choice(4, N, p=[0.5, 0.3, 0.2, 0])
+    )
+    regressor = kind(n_components=8, width=24, max_iter=40, bounds=bounds, random_state=0, verbose=False)
+    with pytest.warns(TiesWarning):
+        regressor.fit(x, y.astype(float))
+    signs = np.array([[-1.0], [1.0]])
+    dist = regressor.predict_distribution(signs)
+    for value in range(4):
+        mass = dist.cdf(np.full(2, value + 0.5)) - dist.cdf(np.full(2, value - 0.5))
+        for sign, found in zip(signs[:, 0], mass, strict=True):
+            frequency = (y[x[:, 0] == sign] == value).mean()
+            assert abs(found - frequency) < 0.08
+    assert (np.abs(dist.mean - [y[x[:, 0] == sign].mean() for sign in signs[:, 0]]) < 0.2).all()
