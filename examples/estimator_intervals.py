@@ -14,9 +14,9 @@ def journeys(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return km[:, None], np.where(rng.random(n) < 0.75, bicycle, bus)
 
 
-X, y = journeys(1000, seed=0)
+X, y = journeys(600, seed=0)
 X_test, y_test = journeys(250, seed=1)
-model = EnergyRegressor(max_iter=30, random_state=0, verbose=False).fit(X, y)  # to be quick
+model = EnergyRegressor(max_iter=25, random_state=0, verbose=False).fit(X, y)  # to be quick
 
 p = model.predict_distribution([[2.0], [10.0]])
 for row, km in enumerate((2, 10)):

@@ -8,7 +8,7 @@ from ebreg.scaling import Standardizer, Tail
 
 task = brando()
 data = (task.x_train, task.y_train)
-config = TrainingConfig(epochs=15)  # to be quick; both want a hundred
+config = TrainingConfig(epochs=8)  # to be quick; both want a hundred
 
 
 tail = Tail.of(Standardizer.of("y", task.y_train)(task.y_train))

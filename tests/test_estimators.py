@@ -1,4 +1,4 @@
-"""The regressors keep scikit-learn's contract, and their own: shapes, names, seeds, and a row's own answer."""
+"""The regressors keep scikit-learn's contract, and their own: shapes, names, seeds, the answer of a row."""
 
 import copy
 import io
@@ -258,7 +258,7 @@ class TestPandas:
 
 
 class TestRandomness:
-    @pytest.mark.parametrize("seed", [0, np.random.RandomState(3)])  # noqa: NPY002 (scikit-learn's own)
+    @pytest.mark.parametrize("seed", [0, np.random.RandomState(3)])
     def test_a_seed_gives_the_same_fit(self, regressor, seed):
         fits = [clone(regressor).set_params(random_state=copy.deepcopy(seed)).fit(X, Y) for _ in range(2)]
         np.testing.assert_array_equal(fits[0].predict(NEW), fits[1].predict(NEW))
@@ -387,7 +387,9 @@ class TestBackbone:
         assert np.isfinite(cross_val_score(reg, self.images, Y, cv=2)).all()
 
     def test_a_warm_start_leaves_its_dtype(self):
-        reg = clone(KINDS["energy"]).set_params(backbone=nn.Linear(3, 4, dtype=torch.float64), warm_start=True)
+        reg = clone(KINDS["energy"]).set_params(
+            backbone=nn.Linear(3, 4, dtype=torch.float64), warm_start=True
+        )
         reg.fit(X, Y).fit(X, Y)
         assert reg.model_.backbone.weight.dtype == torch.float64
 
@@ -544,7 +546,11 @@ class TestARowHasItsOwnAnswer:
 
     def answers(self, reg, x, y) -> np.ndarray:
         """Everything asked of some rows, one row each."""
-        columns = [*reg.predict(x, return_std=True), reg.log_prob(x, y), reg.predict_quantiles(x, [0.05, 0.9])]
+        columns = [
+            *reg.predict(x, return_std=True),
+            reg.log_prob(x, y),
+            reg.predict_quantiles(x, [0.05, 0.9]),
+        ]
         return np.concatenate([column.reshape(len(x), -1) for column in columns], axis=1)
 
     def test_alone_in_a_batch_and_in_any_order(self, fitted, kind, form):
@@ -576,7 +582,8 @@ def test_another_process_gives_the_same_answers(fitted, tmp_path):
     code = (
         "import json, sys, ebreg\n"
         "x, paths = json.load(sys.stdin)\n"
-        "print(json.dumps({p: [a.tolist() for a in ebreg.load(p).predict(x, return_std=True)] for p in paths}))"
+        "answers = {path: ebreg.load(path).predict(x, return_std=True) for path in paths}\n"
+        "print(json.dumps({path: [part.tolist() for part in parts] for path, parts in answers.items()}))"
     )
     run = subprocess.run(
         [sys.executable, "-c", code],

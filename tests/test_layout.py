@@ -30,7 +30,7 @@ LAYERS = """
     models
     samplers
     methods
-    averages batches checkpoints folders processes schedules
+    averages batches checkpoints folders processes schedules selection
     config
     training
     prediction

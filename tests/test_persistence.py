@@ -108,7 +108,7 @@ class TestThereAndBack:
         MixtureDensityRegressor(None, **QUICK).fit(frame, pd.Series(Y, name="price")).save(tmp_path / "model")
         reg = ebreg.load(tmp_path / "model")
         assert list(reg.feature_names_in_) == ["a", "b", "c"]
-        assert list(reg.predict_distribution(frame).to_frame())[0] == "price mean"
+        assert "price mean" in reg.predict_distribution(frame).to_frame()
         with pytest.raises(ValueError, match="feature names"):
             reg.predict(frame[["b", "a", "c"]])
 
@@ -121,7 +121,7 @@ class TestThereAndBack:
         np.testing.assert_array_equal(reg.fit(X, TWO).predict(X), fitted("energy, two bounded").predict(X))
 
     def test_the_state_of_a_random_stream_is_not_kept(self, tmp_path):
-        stream = np.random.RandomState(0)  # noqa: NPY002 (scikit-learn's own)
+        stream = np.random.RandomState(0)
         MixtureDensityRegressor(None, **{**QUICK, "random_state": stream}).fit(X, Y).save(tmp_path / "model")
         assert ebreg.load(tmp_path / "model").random_state is None
 
@@ -300,12 +300,16 @@ def _config(path: Path) -> dict:
 
 class TestDamage:
     def test_a_missing_folder_is_said_to_be_missing(self, tmp_path):
-        with pytest.raises(FileNotFoundError, match="does not exist; a saved model is a folder with config.json"):
+        with pytest.raises(
+            FileNotFoundError, match=r"does not exist; a saved model is a folder with config.json"
+        ):
             ebreg.load(tmp_path / "nothing")
 
     def test_a_file_is_not_a_model(self, tmp_path):
         (tmp_path / "file").write_text("{}")
-        with pytest.raises(ModelFileError, match="is not a saved model: that is a folder with config.json and"):
+        with pytest.raises(
+            ModelFileError, match=r"is not a saved model: that is a folder with config.json and"
+        ):
             ebreg.load(tmp_path / "file")
 
     @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
@@ -335,7 +339,9 @@ class TestDamage:
 
     def test_a_version_from_the_future_asks_for_an_upgrade(self, saved):
         _edit(saved, version=2, ebreg="9.9")
-        with pytest.raises(ModelFileError, match="version 2, written by ebreg 9.9; .* pip install --upgrade"):
+        with pytest.raises(
+            ModelFileError, match=r"version 2, written by ebreg 9.9; .* pip install --upgrade"
+        ):
             ebreg.load(saved)
 
     @pytest.mark.parametrize("name", ["NoSuchRegressor", "object", 3, ["EnergyRegressor"], None])
@@ -346,8 +352,8 @@ class TestDamage:
 
     @pytest.mark.parametrize(
         "key",
-        ["params", "design", "history", "n_iter", "best_epoch", "target_names", "drop_target_axis"]
-        + ["n_features_in", "feature_names_in", "checksum"],
+        "params design history n_iter best_epoch target_names drop_target_axis n_features_in "
+        "feature_names_in checksum".split(),
     )
     def test_a_missing_entry_is_refused(self, saved, key):
         _edit(saved, **{key: None})
@@ -378,12 +384,24 @@ class TestDamage:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("width", 9), ("width", "8"), ("width", -1), ("n_targets", 2), ("n_components", 3), ("bounded", True)]
-        + [("n_inputs", 4), ("n_inputs", None), ("min_scale", float("nan")), ("min_scale", "small")],
+        [
+            ("width", 9),
+            ("width", "8"),
+            ("width", -1),
+            ("n_targets", 2),
+            ("n_components", 3),
+            ("bounded", True),
+            ("n_inputs", 4),
+            ("n_inputs", None),
+            ("min_scale", float("nan")),
+            ("min_scale", "small"),
+        ],
     )
     def test_networks_of_another_design_are_refused(self, saved, name, value):
         _edit(saved, design={**_config(saved)["design"], name: value})
-        with pytest.raises(ModelFileError, match=r"was edited or damaged|the weights do not fit the networks"):
+        with pytest.raises(
+            ModelFileError, match=r"was edited or damaged|the weights do not fit the networks"
+        ):
             ebreg.load(saved)
 
     def test_weights_of_another_model_are_refused(self, fitted, saved, tmp_path):
@@ -404,7 +422,9 @@ class TestDamage:
     )
     def test_weights_that_do_not_fit_are_refused(self, saved, change):
         _rewrite(saved, change)
-        with pytest.raises(ModelFileError, match="the weights do not fit the networks: .* should have shape"):
+        with pytest.raises(
+            ModelFileError, match=r"the weights do not fit the networks: .* should have shape"
+        ):
             ebreg.load(saved)
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -415,7 +435,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("device", ["gpu", "cuda:99", None, 1.5])
     def test_a_device_that_is_not_there_is_refused(self, saved, device):
-        with pytest.raises(ValueError, match="cannot be used: .* take 'auto', 'cpu' or 'cuda'"):
+        with pytest.raises(ValueError, match=r"cannot be used: .* take 'auto', 'cpu' or 'cuda'"):
             ebreg.load(saved, device=device)
 
 

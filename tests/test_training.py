@@ -456,3 +456,72 @@ def test_afterwards_the_model_is_in_evaluation_mode():
     method = dropping()
     fit(method, table(), config=CONFIG, progress=False)
     assert not method.model.training
+
+
+def test_the_weights_kept_are_an_average():
+    x, y = table()
+    plain, averaged = joint(x, y), joint(x, y)
+    seen = []
+    config = replace(CONFIG, batch_size=len(x), averaging=None)  # an epoch is one step
+    fit(plain, (x, y), config=config, progress=False, after_epoch=lambda _: seen.append(weights(plain)))
+    fit(averaged, (x, y), config=replace(config, averaging=1.0), progress=False)
+    expected = (1 * seen[0] + 2 * seen[1] + 3 * seen[2]) / 6
+    torch.testing.assert_close(weights(averaged), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_validation_every_few_epochs_and_after_the_last():
+    x, y = table(100)
+    config = replace(CONFIG, epochs=7, validation_every=3)
+    result = fit(joint(x, y), (x[:80], y[:80]), (x[80:], y[80:]), config, progress=False)
+    assert [i for i, entry in enumerate(result.history) if "validation_nll" in entry] == [2, 5, 6]
+    assert result.best_epoch in (2, 5, 6)
+
+
+def test_weights_of_the_rows_act_like_repeated_rows():
+    x, y = table(32)
+    times = torch.tensor([1.0, 2.0, 1.0, 4.0] * 8, dtype=torch.float64)
+    repeated = torch.arange(32).repeat_interleave(times.long())
+    # One step over all rows with the same draws for a row and its copies: the gradients must agree.
+    method = joint(x, y)
+    u = method.points(32, torch.Generator().manual_seed(1))
+    weighted = (times[:, None] * torch.stack(list(method(x, y, u).values()), dim=1)).sum() / times.sum()
+    copied = torch.stack(list(method(x[repeated], y[repeated], u[:, repeated]).values()), dim=1).sum(1).mean()
+    torch.testing.assert_close(weighted.float(), copied.float(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e200])
+def test_the_unit_of_the_weights_does_not_matter(unit: float):
+    x, y = table()
+    one, other = joint(x, y), joint(x, y)
+    w = torch.linspace(0.5, 2, len(x), dtype=torch.float64)
+    first = fit(one, (x, y, w), (x, y, w), CONFIG, progress=False)
+    second = fit(other, (x, y, unit * w), (x, y, unit * w), CONFIG, progress=False)
+    torch.testing.assert_close(weights(one), weights(other), rtol=1e-4, atol=1e-6)
+    assert first.history[-1]["nce"] == pytest.approx(second.history[-1]["nce"], rel=1e-5)
+
+
+def test_heavy_rows_are_learned_and_light_ones_are_not():
+    x = torch.zeros(200, 1, dtype=torch.float64)
+    y = torch.cat([torch.full((100, 1), -1.0), torch.full((100, 1), 1.0)]).double()
+    y += 0.1 * torch.randn(200, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    w = torch.cat([torch.full((100,), 9.0), torch.full((100,), 1.0)])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        method = methods.MixtureNLL(MixtureModel.for_table(x, y, 2, width=8))
+    fit(method, (x, y, w), config=replace(CONFIG, epochs=40), progress=False)
+    assert method.model.predictive(x[:1]).cdf(torch.zeros(1, 1)).item() == pytest.approx(0.9, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("w", "message"),
+    [
+        (torch.zeros(60), "some of them above 0"),
+        (-torch.ones(60), "at least 0"),
+        (torch.ones(59), "weights of data must have shape"),
+        (torch.full((60,), float("nan")), "weights of data must be finite"),
+    ],
+)
+def test_bad_weights_are_refused(w: Tensor, message: str):
+    x, y = table()
+    with pytest.raises(ValueError, match=message):
+        fit(joint(x, y), (x, y, w), config=CONFIG, progress=False)

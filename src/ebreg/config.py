@@ -25,6 +25,8 @@ class TrainingConfig:
         averaging: The weights kept are an average over the steps so far, the one at step t with weight t to
             this power: 8 looks back over the last ninth or so of the steps, however many there were, so
             training may stop at any time. None keeps the last weights.
+        anchor: With validation, the epoch whose weights are kept unless those of another do better by more
+            than chance; counted from 0. None keeps the best, see :class:`ebreg.selection.Selection`.
         patience: Epochs without a better validation NLL after which training stops; None trains to the end.
         precision: "float32", or "bf16" for autocast of the networks.
         seed: Of the order of examples and of the draws; the model comes with its weights.
@@ -40,6 +42,7 @@ class TrainingConfig:
     weight_decay: float = 0.0
     clip_norm: float | None = 10.0
     averaging: float | None = 8.0
+    anchor: int | None = None
     patience: int | None = None
     precision: str = "float32"
     seed: int = 0
@@ -53,6 +56,8 @@ class TrainingConfig:
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
                 self._keep(name, checks.at_least(name, getattr(self, name), 1))
+        if self.anchor is not None:
+            self._keep("anchor", checks.at_least("anchor", self.anchor, 0))
         self._keep("seed", checks.at_least("seed", self.seed, 0))
         self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:

@@ -26,6 +26,7 @@ from ebreg.errors import CheckpointError, TrainingError
 from ebreg.methods import Method
 from ebreg.processes import Processes, connect
 from ebreg.schedules import SCHEDULES
+from ebreg.selection import Selection
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Progress:
         batch: Batches finished in the epoch under way.
         history: One entry per finished epoch: the mean of each loss, and ``validation_nll`` if validated.
         sums: Sums of the losses over the examples of the epoch under way.
-        best_epoch: Epoch with the lowest validation NLL.
+        best_epoch: Epoch whose weights are kept.
+        lowest_epoch: Epoch with the lowest validation NLL.
         seconds: Time spent so far.
     """
 
@@ -46,12 +48,8 @@ class Progress:
     history: list[dict[str, float]] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
     best_epoch: int | None = None
+    lowest_epoch: int | None = None
     seconds: float = 0.0
-
-    @property
-    def best_nll(self) -> float:
-        """Lowest validation NLL so far."""
-        return float("inf") if self.best_epoch is None else self.history[self.best_epoch]["validation_nll"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +149,7 @@ class _Run:
         self.noise = torch.Generator().manual_seed(config.seed % 2**63)
         self.state = Progress()
         self.best: dict[str, Tensor] = {}
+        self.selection = Selection(config.anchor)
         self.n_batches = -(-len(data) // config.batch_size)
 
     def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
@@ -241,28 +240,26 @@ class _Run:
             entry["validation_nll"] = self._validate(self.validation)
         state.history.append(entry)
         bar.set_postfix({name: f"{value:.3f}" for name, value in entry.items()}, refresh=False)
-        if entry.get("validation_nll", float("inf")) < state.best_nll:
-            state.best_epoch = state.epoch
-            self.best = {name: value.detach().clone() for name, value in self.candidate.state_dict().items()}
         state.epoch, state.batch, state.sums = state.epoch + 1, 0, {}
 
     @torch.no_grad()
     def _validate(self, validation: Data) -> float:
         candidate = self.candidate.eval()
-        weights = weights_of(validation)
-        total, count = 0.0, 0.0
-        for index in self.processes.own(len(validation)).split(self.config.validation_rows):
+        rows = torch.zeros(len(validation), dtype=torch.float64)
+        for index in self.processes.own(len(rows)).split(self.config.validation_rows):
             if len(index):
                 x, y = validation.__getitems__(index.tolist())
-                nll = candidate.validation_nll(x.to(self.device), y.to(self.device)).cpu()
-                total += (weights[index] * nll).sum().item()
-                count += weights[index].sum().item()
-        total, count = self.processes.total(total, count)
-        return total / count
+                rows[index] = candidate.validation_nll(x.to(self.device), y.to(self.device)).cpu().double()
+        rows = torch.tensor(self.processes.total(*rows.tolist()), dtype=torch.float64)
+        weights = weights_of(validation).double()
+        if self.selection.consider(self.state.epoch, rows, weights):
+            self.best = {name: value.detach().clone() for name, value in candidate.state_dict().items()}
+        self.state.best_epoch, self.state.lowest_epoch = self.selection.kept, self.selection.lowest
+        return ((weights * rows).sum() / weights.sum()).item()
 
     def _out_of_patience(self) -> bool:
-        best, patience = self.state.best_epoch, self.config.patience
-        return patience is not None and best is not None and self.state.epoch - best > patience
+        lowest, patience = self.state.lowest_epoch, self.config.patience
+        return patience is not None and lowest is not None and self.state.epoch - lowest > patience
 
     def _agreed(self, stop: threading.Event) -> bool:
         # Ctrl-C may reach one process before another; all must leave after the same step.
@@ -293,6 +290,8 @@ class _Run:
         state = replace(self.state, sums=dict(zip(self.state.sums, sums, strict=True)))
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        if self.selection.kept_rows is not None:
+            tensors["validation.rows"] = self.selection.kept_rows
         if self.average is not None:
             state_dict = self.average.module.state_dict()
             tensors |= {f"average.{name}": value for name, value in state_dict.items()}
@@ -322,6 +321,7 @@ class _Run:
             state = Progress(**facts["progress"])
             optimizer = self._optimizer_state(_under("optimizer.", tensors))
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
+            selection = self._selection(state, tensors)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CheckpointError(
                 f"{path} was edited or damaged ({error!r}); delete it to start anew"
@@ -330,7 +330,7 @@ class _Run:
         if self.average is not None:
             self.average.module.load_state_dict(average)
         self.optimizer.load_state_dict(optimizer)
-        self.best = _under("best.", tensors)
+        self.best, self.selection = _under("best.", tensors), selection
         self.noise.set_state(noise)
         torch.set_rng_state(everywhere)
         if self.device.type == "cuda":
@@ -339,6 +339,13 @@ class _Run:
         self.state = state if self.processes.is_first else replace(state, sums=dict.fromkeys(state.sums, 0.0))
         if self.average is not None:
             self.average.n_steps = self.n_steps
+
+    def _selection(self, state: Progress, tensors: dict[str, Tensor]) -> Selection:
+        if state.best_epoch is None or state.lowest_epoch is None:
+            return Selection(self.config.anchor)
+        lowest_nll = state.history[state.lowest_epoch]["validation_nll"]
+        rows = tensors["validation.rows"]
+        return Selection(self.config.anchor, state.best_epoch, rows, state.lowest_epoch, lowest_nll)
 
     def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}

@@ -55,7 +55,9 @@ def count_features(backbone: nn.Module, x: Tensor) -> int:
         raise ValueError(
             f"backbone failed on examples of shape {tuple(x.shape[1:])} and dtype {x.dtype}: {error}"
         ) from error
-    if not isinstance(h, Tensor) or h.dim() != 2 or len(h) != len(some):
+    if not isinstance(h, Tensor) or h.dim() != 2 or len(h) != len(some) or not h.shape[1]:
         got = tuple(h.shape) if isinstance(h, Tensor) else type(h).__name__
-        raise ValueError(f"backbone must turn a batch of B examples into features (B, H), got {got}")
+        raise ValueError(
+            f"backbone must turn a batch of B examples into features (B, H), got {got} for B = {len(some)}"
+        )
     return h.shape[1]

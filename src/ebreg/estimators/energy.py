@@ -45,7 +45,7 @@ class EnergyRegressor(DistributionRegressor):
             get no better.
         validation_fraction: Share of rows set aside; "auto": a tenth, but at least 20 and at most 4,000,
             never more than a third, and none of fewer than 15.
-        n_iter_no_change: Passes without improvement to wait for; None: a sixth of ``max_iter``.
+        n_iter_no_change: Passes without improvement to wait for; None: a third of ``max_iter``.
         refit: Whether the rows set aside join in, once they have told when to stop, for a last stretch of a
             sixth as many passes.
         warm_start: Whether another call of fit goes on from the weights of the last, with its networks, units

@@ -69,13 +69,14 @@ def training_config(
     max_iter = checks.at_least("max_iter", max_iter, 1)
     every = max(1, min(_STEPS_BETWEEN_VALIDATIONS // n_batches, max_iter // 10))
     if n_iter_no_change is None:
-        n_iter_no_change = max(2, every, max_iter // 6)
+        n_iter_no_change = max(2, every, max_iter // 3)
     return TrainingConfig(
         epochs=max_iter,
         batch_size=batch,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
         patience=checks.at_least("n_iter_no_change", n_iter_no_change, 1) if validated else None,
+        anchor=max_iter // 3 if validated else None,
         validation_every=every,
         seed=seed,
     )

@@ -1,0 +1,454 @@
+"""Whatever is handed in, the answer is finite and sensible, or an error whose message is a sentence."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from ebreg import EnergyRegressor, MixtureDensityRegressor
+from ebreg.errors import TiesWarning, TrustWarning
+
+QUICK = {"max_iter": 2, "width": 8, "n_components": 2, "n_draws": 4, "random_state": 0, "verbose": False}
+KINDS = {"energy": EnergyRegressor(**QUICK), "mixture": MixtureDensityRegressor("energy", **QUICK)}
+rng = np.random.default_rng(0)
+X = rng.normal(size=(30, 3))
+Y = X[:, 0] + 0.3 * rng.normal(size=30)
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture(params=KINDS)
+def regressor(request):
+    return clone(KINDS[request.param])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fitted(request):
+    return clone(KINDS[request.param]).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def bounded():
+    return clone(KINDS["mixture"]).set_params(bounds=(-50, 50)).fit(X, Y)
+
+
+def with_one(array: np.ndarray, value: float) -> np.ndarray:
+    """A copy with one value replaced."""
+    changed = array.astype(float)
+    changed.flat[7] = value
+    return changed
+
+
+def assert_finite(regressor, x: np.ndarray, y: np.ndarray) -> None:
+    """Every answer about some rows is finite, and the spread is one."""
+    dist = regressor.predict_distribution(x)
+    for answer in (dist.mean, dist.stddev, dist.quantile([0.05, 0.5, 0.95]), dist.sample(2, 0)):
+        assert np.isfinite(answer).all()
+    assert (dist.stddev > 0).all()
+    assert np.isfinite(dist.log_prob(y)).all()
+    assert ((dist.cdf(y) >= 0) & (dist.cdf(y) <= 1 + 1e-12)).all()
+    region = dist.highest_density_region(0.9)
+    assert np.isfinite(region.log_threshold).all()
+    assert all(np.isfinite(row.locations).all() and len(row) >= 1 for row in dist.modes())
+
+
+# What fit is handed, the error, and a part of its sentence.
+BAD_DATA = {
+    "no rows": (X[:0], Y[:0], ValueError, r"0 sample\(s\).*minimum of 1 is required"),
+    "no columns": (X[:, :0], Y, ValueError, r"0 feature\(s\)"),
+    "no targets": (X, np.empty((30, 0)), ValueError, "at least one column|minimum of 1 is required"),
+    "no y": (X, None, ValueError, "requires y to be passed"),
+    "X of one axis": (X[:, 0], Y, ValueError, "Expected 2D array, got 1D array instead"),
+    "X of three axes": (X[..., None], Y, ValueError, "Found array with dim 3"),
+    "y of three axes": (X, Y[:, None, None], ValueError, r"y must have shape \(n,\) or \(n, D\), got"),
+    "y of no axis": (X, 3.0, TypeError, "should have at least 1 dimension"),
+    "more X than y": (X, Y[:20], ValueError, "as many rows as each other, got 30 and 20"),
+    "NaN in X": (with_one(X, NAN), Y, ValueError, "Input X contains NaN"),
+    "infinity in X": (with_one(X, INF), Y, ValueError, "Input X contains infinity"),
+    "NaN in y": (X, with_one(Y, NAN), ValueError, "Input y contains NaN"),
+    "infinity in y": (X, with_one(Y, -INF), ValueError, "Input y contains infinity"),
+    "missing in a frame": (pd.DataFrame(X).where(X > 0), Y, ValueError, "Input X contains NaN"),
+    "strings in X": (np.full((30, 2), "a"), Y, ValueError, "could not convert string to float"),
+    "strings in y": (X, ["a"] * 30, ValueError, "could not convert string to float"),
+    "strings in a frame": (pd.DataFrame({"a": ["u", "v"] * 15}), Y, ValueError, "could not convert string"),
+    "objects in X": (np.full((30, 2), object()), Y, TypeError, "must be a string or a real number"),
+    "objects in y": (X, np.full(30, object()), TypeError, "must be a string or a real number"),
+    "complex X": (X + 1j, Y, ValueError, "Complex data not supported"),
+    "complex y": (X, Y + 1j, ValueError, "Complex data not supported"),
+    "complex tensor y": (X, torch.from_numpy(Y + 1j), ValueError, "Complex data not supported"),
+    "sparse X": (scipy.sparse.csr_matrix(X), Y, TypeError, "Sparse data was passed"),
+    "sparse y": (X, scipy.sparse.csr_matrix(Y[:, None]), TypeError, "Sparse data was passed"),
+    "ragged lists": ([[1.0], [1.0, 2.0]], [1.0, 2.0], ValueError, "inhomogeneous"),
+    "X beyond float64": (
+        1.7e308 * np.sign(X),
+        Y,
+        ValueError,
+        "x spans more than float64 can hold; divide it",
+    ),
+    "y beyond float64": (
+        X,
+        1.7e308 * np.sign(Y),
+        ValueError,
+        "y spans more than float64 can hold; divide it",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::ebreg.errors.TiesWarning")
+# Scikit-learn adds all values up, to see whether one of them is not finite.
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered in reduce")
+@pytest.mark.parametrize("case", BAD_DATA)
+def test_data_that_cannot_be_learned_is_refused(regressor, case):
+    x, y, error, sentence = BAD_DATA[case]
+    with pytest.raises(error, match=sentence):
+        regressor.fit(x, y)
+    with pytest.raises(NotFittedError):
+        regressor.predict(X)
+
+
+BAD_WEIGHTS = {
+    "NaN": (with_one(np.ones(30), NAN), ValueError, "contains NaN"),
+    "infinity": (with_one(np.ones(30), INF), ValueError, "contains infinity"),
+    "negative": (with_one(np.ones(30), -1), ValueError, "Negative values in data passed to `sample_weight`"),
+    "all zero": (np.zeros(30), ValueError, "above 0 for at least one row|at least one non-zero number"),
+    "too few": (np.ones(29), ValueError, r"sample_weight.shape == \(29,\), expected \(30,\)"),
+    "of two axes": (np.ones((30, 1)), ValueError, "must be 1D array or scalar"),
+    "strings": (["a"] * 30, ValueError, "could not convert string to float"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WEIGHTS)
+def test_weights_that_mean_nothing_are_refused(regressor, case):
+    weights, error, sentence = BAD_WEIGHTS[case]
+    with pytest.raises(error, match=sentence):
+        regressor.fit(X, Y, sample_weight=weights)
+
+
+BAD_VALIDATION = {
+    "not a pair": (X, ValueError, r"validation must be a pair \(X, y\)"),
+    "of three": ((X, Y, Y), ValueError, r"validation must be a pair \(X, y\)"),
+    "other columns": ((X[:, :2], Y), ValueError, "X has 2 features, but .* is expecting 3"),
+    "other targets": ((X, np.stack([Y, Y], 1)), ValueError, r"y of validation must have shape \(n, 1\), got"),
+    "other rows": ((X, Y[:3]), ValueError, "as many rows as each other, got 30 and 3"),
+    "NaN": ((X, with_one(Y, NAN)), ValueError, "Input y contains NaN"),
+    "no rows": ((X[:0], Y[:0]), ValueError, r"0 sample\(s\)"),
+    "out of bounds": ((X, with_one(Y, 99)), ValueError, "y of validation must lie within bounds"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_VALIDATION)
+def test_validation_that_does_not_fit_is_refused(case):
+    validation, error, sentence = BAD_VALIDATION[case]
+    with pytest.raises(error, match=sentence):
+        EnergyRegressor(bounds=(-50, 50), **QUICK).fit(X, Y, validation=validation)
+
+
+BAD_SETTINGS = {
+    "max_iter": (0, -1, 2.5, "many", True, NAN),
+    "n_components": (0, 1.5, "a", None),
+    "width": (0, -3, "a", None),
+    "n_draws": (0, -1, 1.5, "a"),
+    "batch_size": (0, 1.5, "a"),
+    "n_iter_no_change": (0, 1.5, "a"),
+    "learning_rate": (0, -1e-3, NAN, INF, "fast", None),
+    "weight_decay": (-1, NAN, "a", None),
+    "validation_fraction": (0, 1, -0.1, 1.5, NAN, "a", None, [0.1], True),
+    "device": ("gpu", "cuda:99", None, 1.5),
+    "backbone": (3, "resnet18", nn.Linear),
+    "bounds": ((1, 0), (0, 0), (NAN, 1), (0, NAN), "ab", ("0", "1"), 5, (0,), (0, 1, 2), {}, [(0, 1)] * 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in BAD_SETTINGS for value in BAD_SETTINGS[name]]
+)
+def test_a_setting_that_makes_no_sense_is_named(regressor, name, value):
+    with pytest.raises((ValueError, TypeError), match=f"^{name} ") as caught:
+        regressor.set_params(**{name: value}).fit(X, Y)
+    # It also says what it got, or takes.
+    assert "must" in str(caught.value) or "cannot be used" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["nce", "mdn-nll", None, 3, ["joint-nce"]])
+def test_an_unknown_method_is_refused_by_a_list_of_those_there_are(value):
+    with pytest.raises(ValueError, match=r"method must be one of 'joint-nce', 'joint-mle', 'fixed-nce'"):
+        EnergyRegressor(value, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("value", ["none", 3, True, ["energy"]])
+def test_an_unknown_teacher_is_refused(value):
+    with pytest.raises(ValueError, match="teacher must be one of 'energy', None"):
+        MixtureDensityRegressor(value, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("sigmas", [(), (-1,), (0.1, 0), (NAN,), (INF,)])
+def test_noise_without_a_width_is_refused(sigmas):
+    with pytest.raises(ValueError, match="sigmas must be"):
+        EnergyRegressor("fixed-nce", sigmas=sigmas, **QUICK).fit(X, Y)
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5])
+def test_a_seed_that_is_none_is_refused(regressor, seed):
+    with pytest.raises(ValueError, match="seed|Seed"):
+        regressor.set_params(random_state=seed).fit(X, Y)
+
+
+def test_an_unknown_parameter_is_an_error():
+    with pytest.raises(TypeError, match="n_component"):
+        EnergyRegressor(n_component=3)
+
+
+def test_targets_outside_the_bounds_are_pointed_at(regressor):
+    with pytest.raises(
+        ValueError, match=r"y must lie within bounds, which are -2 to 9; got -3 in row 7 .* widen"
+    ):
+        regressor.set_params(bounds=(-2, 9)).fit(X, with_one(Y.clip(-2, 9), -3))
+
+
+class WrongShape(nn.Module):
+    def __init__(self, *shape: int):
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, x):
+        return x.new_zeros(self.shape)
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        raise KeyError("no such layer")
+
+
+BAD_BACKBONES = {
+    "another input": (
+        nn.Linear(5, 2),
+        r"backbone failed on examples of shape \(3,\) and dtype torch.float64: mat1",
+    ),
+    "an error": (Broken(), "backbone failed on examples of shape .* 'no such layer'"),
+    "a tuple": (nn.LSTM(3, 4), r"backbone must turn a batch of B examples into features \(B, H\), got tuple"),
+    "an axis too many": (nn.Unflatten(1, (3, 1)), r"features \(B, H\), got \(2, 3, 1\) for B = 2"),
+    "an axis too few": (nn.Flatten(0), r"features \(B, H\), got \(6,\) for B = 2"),
+    "other rows": (WrongShape(5, 4), r"features \(B, H\), got \(5, 4\) for B = 2"),
+    "no features": (WrongShape(2, 0), r"features \(B, H\), got \(2, 0\) for B = 2"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_BACKBONES)
+def test_a_backbone_that_does_not_fit_is_refused(regressor, case):
+    module, sentence = BAD_BACKBONES[case]
+    with pytest.raises(ValueError, match=sentence):
+        regressor.set_params(backbone=module).fit(X, Y)
+
+
+BAD_EXAMPLES = {
+    "NaN": (with_one(X, NAN), ValueError, r"X must be finite, got nan at index \(2, 1\)"),
+    "infinity": (with_one(X, INF), ValueError, "X must be finite, got inf"),
+    "strings": (np.full((30, 3), "a"), TypeError, "X must hold numbers"),
+    "objects": (np.full((30, 3), object()), TypeError, "X must hold numbers"),
+    "complex": (X + 1j, TypeError, "X must hold real numbers"),
+    "sparse": (scipy.sparse.csr_matrix(X), TypeError, "X must hold numbers"),
+    "one axis": (X[:, 0], ValueError, r"X must have shape \(n, ...\) with one example a row"),
+    "no rows": (X[:0], ValueError, r"as many rows as each other, got 0 and 30"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_EXAMPLES)
+def test_examples_that_no_backbone_can_take_are_refused(regressor, case):
+    x, error, sentence = BAD_EXAMPLES[case]
+    with pytest.raises(error, match=sentence):
+        regressor.set_params(backbone=nn.Linear(3, 2)).fit(x, Y)
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda reg: reg.predict(X),
+        lambda reg: reg.predict_distribution(X),
+        lambda reg: reg.predict_quantiles(X),
+        lambda reg: reg.predict_interval(X),
+        lambda reg: reg.sample(X),
+        lambda reg: reg.log_prob(X, Y),
+        lambda reg: reg.score(X, Y),
+    ],
+)
+def test_an_unfitted_regressor_says_that_it_is_not_fitted(regressor, verb):
+    with pytest.raises(NotFittedError, match=r"is not fitted yet. Call 'fit'"):
+        verb(regressor)
+
+
+# A question to a fitted regressor, the error, and a part of its sentence.
+BAD_QUESTIONS = {
+    "NaN in X": (lambda r: r.predict(with_one(X, NAN)), ValueError, "Input X contains NaN"),
+    "infinity in X": (lambda r: r.predict(with_one(X, INF)), ValueError, "Input X contains infinity"),
+    "fewer columns": (lambda r: r.predict(X[:, :2]), ValueError, "X has 2 features, but .* expecting 3"),
+    "more columns": (lambda r: r.predict(np.hstack([X, X])), ValueError, "X has 6 features, but"),
+    "one axis": (lambda r: r.predict(X[0]), ValueError, "Expected 2D array, got 1D array instead"),
+    "strings": (lambda r: r.predict(np.full((2, 3), "a")), ValueError, "could not convert string to float"),
+    "sparse X": (lambda r: r.predict(scipy.sparse.csr_matrix(X)), TypeError, "Sparse data was passed"),
+    "NaN in y": (lambda r: r.log_prob(X, with_one(Y, NAN)), ValueError, "y must not be NaN; remove those"),
+    "other rows of y": (lambda r: r.log_prob(X, Y[:5]), ValueError, r"y must have shape \(..., 30\)"),
+    "targets with an axis": (
+        lambda r: r.log_prob(X, Y[:, None]),
+        ValueError,
+        r"y must have shape \(..., 30\)",
+    ),
+    "strings in y": (lambda r: r.log_prob(X, ["a"] * 30), TypeError, "y must hold numbers"),
+    "complex y": (lambda r: r.log_prob(X, Y + 1j), TypeError, "y must hold real numbers"),
+    "no y": (lambda r: r.log_prob(X, None), TypeError, "y must hold numbers"),
+    "level 0": (
+        lambda r: r.predict_quantiles(X, [0, 0.5]),
+        ValueError,
+        r"must lie in \(0, 1\), got \[0.0, 0.5\]",
+    ),
+    "level 1": (lambda r: r.predict_quantiles(X, 1), ValueError, r"must lie in \(0, 1\), got \[1.0\]"),
+    "level NaN": (lambda r: r.predict_quantiles(X, NAN), ValueError, r"must lie in \(0, 1\), got \[nan\]"),
+    "a level that is a word": (lambda r: r.predict_quantiles(X, "median"), TypeError, "q must hold numbers"),
+    "coverage 0": (lambda r: r.predict_interval(X, 0), ValueError, r"coverage must lie in \(0, 1\), got 0"),
+    "coverage 90": (lambda r: r.predict_interval(X, 90), ValueError, "got 90; 0.9 stands for 90 %"),
+    "coverage NaN": (lambda r: r.predict_interval(X, NAN), ValueError, r"coverage must lie in \(0, 1\)"),
+    "mass 0": (lambda r: _region(r, 0), ValueError, r"mass must lie in \(0, 1\), got 0"),
+    "mass 1": (lambda r: _region(r, 1), ValueError, r"mass must lie in \(0, 1\), got 1"),
+    "draws -1": (lambda r: r.sample(X, -1), ValueError, "n_draws must be at least 0, got -1"),
+    "draws 1.5": (lambda r: r.sample(X, 1.5), TypeError, "n_draws must be a whole number, got 1.5"),
+    "a seed that is a word": (lambda r: r.sample(X, 1, "a"), ValueError, "cannot be used to seed"),
+    "a function of other shape": (
+        lambda r: r.predict_distribution(X).expectation(lambda y: 1.0),
+        ValueError,
+        "fn must keep the first two axes of what it is given",
+    ),
+    "a row that is not there": (lambda r: r.predict_distribution(X)[99], IndexError, "out of bounds"),
+}
+
+
+def _region(regressor, mass: float):
+    return regressor.predict_distribution(X).highest_density_region(mass)
+
+
+@pytest.mark.parametrize("case", BAD_QUESTIONS)
+def test_a_question_that_has_no_answer_is_refused(fitted, case):
+    question, error, sentence = BAD_QUESTIONS[case]
+    with pytest.raises(error, match=sentence):
+        question(fitted)
+
+
+class TestHardButSensible:
+    """What is unusual, and learned all the same."""
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 14, 15, 16])
+    def test_few_rows(self, regressor, n):
+        assert_finite(regressor.fit(X[:n], Y[:n]), X, Y)
+
+    @pytest.mark.parametrize("value", [0.0, 5.0, -1e6])
+    def test_a_constant_target(self, regressor, value):
+        y = np.full(30, value)
+        with pytest.warns(TiesWarning):
+            regressor.fit(X, y)
+        assert_finite(regressor, X, y)
+        # A constant has no scale of its own: it is spread over a cell of 0.02.
+        np.testing.assert_allclose(regressor.predict(X), value, atol=0.05)
+
+    @pytest.mark.parametrize(
+        "x",
+        [
+            np.ones((30, 2)),
+            np.full((30, 2), 1e-300),
+            np.hstack([X, X]),
+            np.hstack([X, np.full((30, 1), 1e9)]),
+        ],
+        ids=["constant", "constant and tiny", "duplicate", "one constant"],
+    )
+    def test_columns_that_say_nothing(self, regressor, x):
+        assert_finite(regressor.fit(x, Y), x, Y)
+
+    def test_far_more_columns_than_rows(self, regressor):
+        wide = np.random.default_rng(1).normal(size=(30, 1000))
+        assert_finite(regressor.fit(wide, Y), wide, Y)
+
+    @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
+    def test_any_scale_of_the_inputs(self, regressor, scale):
+        plain = clone(regressor).fit(X, Y).predict(X)
+        np.testing.assert_allclose(regressor.fit(scale * X, Y).predict(scale * X), plain, rtol=1e-6)
+
+    @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
+    def test_any_scale_of_the_targets(self, regressor, scale):
+        plain = clone(regressor).fit(X, Y)
+        scaled = regressor.fit(X, scale * Y)
+        np.testing.assert_allclose(scaled.predict(X) / scale, plain.predict(X), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(
+            scaled.predict_interval(X) / scale, plain.predict_interval(X), rtol=1e-6, atol=1e-9
+        )
+        np.testing.assert_allclose(
+            scaled.log_prob(X, scale * Y) + np.log(scale), plain.log_prob(X, Y), rtol=1e-6, atol=1e-6
+        )
+
+    @pytest.mark.filterwarnings("ignore::ebreg.errors.TiesWarning")
+    @pytest.mark.parametrize("scale", [1e-300, 1e300])
+    def test_any_scale_of_rounded_targets(self, regressor, scale):
+        predictions = regressor.fit(X, scale * Y.round()).predict(X)
+        assert (np.abs(predictions) < 3 * scale).all()
+
+    @pytest.mark.parametrize("shift", [1e6, -1e9])
+    def test_targets_far_from_zero(self, regressor, shift):
+        assert_finite(regressor.fit(X, Y + shift), X, Y + shift)
+
+    def test_targets_over_many_orders_of_magnitude(self, regressor):
+        y = np.exp(10 * Y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrustWarning)  # two passes do not learn that
+            assert_finite(regressor.fit(X, y), X, y)
+
+    @pytest.mark.parametrize("distance", [1e2, 1e6, 1e30])
+    def test_rows_far_from_those_learned(self, fitted, distance):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrustWarning)  # which is what it is for
+            mean, std = fitted.predict(distance * X, return_std=True)
+        assert np.isfinite(mean).all()
+        assert np.isfinite(std).all()
+
+    def test_bounds_that_the_targets_touch(self, regressor):
+        regressor.set_params(bounds=(Y.min(), Y.max()))
+        assert_finite(regressor.fit(X, Y), X, Y)
+
+    @pytest.mark.parametrize("bounds", [(-1e6, 1e6), (None, 1e9), (-INF, INF), (None, None)])
+    def test_bounds_that_the_targets_never_reach(self, regressor, bounds):
+        assert_finite(regressor.set_params(bounds=bounds).fit(X, Y), X, Y)
+
+    @pytest.mark.parametrize(
+        "bounds",
+        [np.array([-9.0, 9.0]), torch.tensor([[-9.0, 9.0]]), [[-9, 9]], ((-9, np.float32(9)),)],
+        ids=["an array", "a tensor", "a list of one pair", "a tuple of one pair"],
+    )
+    def test_any_way_to_write_bounds(self, bounds):
+        reg = MixtureDensityRegressor(None, bounds=bounds, **QUICK).fit(X, Y)
+        assert (reg.model_.bounds.low.item(), reg.model_.bounds.high.item()) == (-9, 9)
+
+    def test_bounds_for_each_target(self):
+        two = np.stack([Y, Y], axis=1)
+        for bounds in ([(-9, 9), (None, 7)], np.array([[-9, 9], [-INF, 7]])):
+            reg = MixtureDensityRegressor(None, bounds=bounds, **QUICK).fit(X, two)
+            assert reg.model_.bounds.low.tolist() == [-9, -INF]
+            assert reg.model_.bounds.high.tolist() == [9, 7]
+
+    def test_targets_outside_the_bounds_have_no_density(self, bounded):
+        assert (bounded.log_prob(X, np.full(30, 51.0)) == -INF).all()
+        assert (bounded.log_prob(X, np.full(30, INF)) == -INF).all()
+
+    def test_targets_at_infinity_have_a_cdf(self, fitted):
+        dist = fitted.predict_distribution(X)
+        np.testing.assert_allclose(dist.cdf(np.full(30, INF)), 1, rtol=1e-12)
+        np.testing.assert_array_equal(dist.cdf(np.full(30, -INF)), 0)
+        assert (dist.log_prob(np.full(30, INF)) < -1e300).all()
+
+    @pytest.mark.parametrize("weights", [1e300, 1e-300])
+    def test_weights_of_any_size(self, regressor, weights):
+        plain = clone(regressor).fit(X, Y, sample_weight=np.ones(30)).predict(X)
+        scaled = regressor.fit(X, Y, sample_weight=np.full(30, weights)).predict(X)
+        np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+
+    def test_one_row_that_counts(self, regressor):
+        assert_finite(regressor.fit(X, Y, sample_weight=with_one(np.zeros(30), 1)), X, Y)
