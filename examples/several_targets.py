@@ -14,7 +14,7 @@ radius = 1 + x[:, 0] + 0.1 * torch.randn(n)
 y = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
 
 model = EnergyModel.for_table(x, y)
-fit(methods.JointNCE(model), (x, y), config=TrainingConfig(epochs=20))
+fit(methods.JointNCE(model), (x, y), config=TrainingConfig(epochs=12))
 
 p = model.predictive(torch.tensor([[0.0], [1.0]]))
 samples = p.sample(1000, torch.Generator().manual_seed(0))  # (1000, 2, 2)

@@ -194,7 +194,7 @@ def test_noise_without_a_width_is_refused(sigmas):
 
 @pytest.mark.parametrize("seed", ["a", -1, 1.5])
 def test_a_seed_that_is_none_is_refused(regressor, seed):
-    with pytest.raises(ValueError, match="seed|Seed"):
+    with pytest.raises(ValueError, match=r"seed|Seed"):
         regressor.set_params(random_state=seed).fit(X, Y)
 
 

@@ -12,8 +12,11 @@ import torch
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
 from ebreg.estimators.targets import parse_bounds
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.prediction import Prediction
+from ebreg.scaling import Bounds
 
-QUICK = {"n_components": 4, "width": 16, "max_iter": 4, "random_state": 0, "verbose": False}
+QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}
 INF = np.inf
 # An end that is no round number, in float64 or in standard units.
 ODD = 0.1 + 0.2
@@ -29,7 +32,7 @@ class Case:
     high: tuple
     ties: bool = False
 
-    def data(self, n: int = 150, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def data(self, n: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         r = np.random.default_rng(seed)
         x = r.normal(size=(n, 2))
         return x, self.sample(r, n)
@@ -164,16 +167,19 @@ def test_mass_piles_up_at_the_ends_where_the_data_do(kind):
 
 
 @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
-@pytest.mark.parametrize("bounds", [(-1e6, 1e6), (-3e3, None)])
-def test_ends_far_from_the_data_change_little(kind, bounds):
+def test_ends_far_from_the_data_change_little(kind):
     r = np.random.default_rng(5)
-    x = r.normal(size=(300, 1))
-    y = 2 * x[:, 0] + r.normal(size=300)
-    settings = {"n_components": 4, "width": 32, "max_iter": 10, "random_state": 0, "verbose": False}
-    near, far = (kind(bounds=b, **settings).fit(x, y).predict_distribution(x[:50]) for b in (None, bounds))
-    assert abs(near.log_prob(y[:50]).mean() - far.log_prob(y[:50]).mean()) < 0.1
-    assert (np.abs(near.mean - far.mean) < 0.5 * near.stddev).all()
-    assert (far.stddev < 2 * near.stddev).all()
+    x = r.normal(size=(200, 1))
+    y = 2 * x[:, 0] + r.normal(size=200)
+    settings = {"n_components": 4, "width": 24, "max_iter": 10, "random_state": 0, "verbose": False}
+    near, *others = (
+        kind(bounds=bounds, **settings).fit(x, y).predict_distribution(x[:50])
+        for bounds in (None, (-1e6, 1e6), (-3e3, None))
+    )
+    for far in others:
+        assert abs(near.log_prob(y[:50]).mean() - far.log_prob(y[:50]).mean()) < 0.1
+        assert (np.abs(near.mean - far.mean) < 0.5 * near.stddev).all()
+        assert (far.stddev < 2 * near.stddev).all()
 
 
 # Nothing beyond the ends
@@ -208,7 +214,6 @@ def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subjec
     x, _ = case.data(5, seed=1)
     dist = regressor.predict_distribution(x)
     middle = columns(dist.quantile(0.5), case)
-    proposal = dist.proposal
     for d in range(len(case.low)):
         for end, away in ((case.low[d], -INF), (case.high[d], INF)):
             if np.isinf(end):
@@ -221,8 +226,6 @@ def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subjec
 
             assert np.isfinite(ask(end, dist.log_prob)).all()
             assert np.isfinite(ask(np.nextafter(end, -away), dist.log_prob)).all()
-            y[:, d] = end
-            assert torch.isfinite(proposal.log_prob(torch.from_numpy(y))).all()
             scale = middle[:, d].std() + 1.0
             for step in (1e-6, 1e-2, 10.0, 1e9, INF):
                 outside = end + np.sign(away) * step * scale
@@ -231,6 +234,28 @@ def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subjec
                     assert (ask(outside, dist.cdf) == 0).all()
                 elif len(case.low) == 1:
                     np.testing.assert_allclose(ask(outside, dist.cdf), 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_rounding_moves_no_end_in_any_units(D):
+    # There and back to standard units an end may move by its last digit: not in an answer, not in a proposal.
+    r = np.random.default_rng(6)
+    for _ in range(20):
+        low = torch.from_numpy(r.normal(size=D) * 10.0 ** r.integers(-3, 4))
+        high = low + torch.from_numpy(r.exponential(size=D) + 0.1)
+        y = low + (high - low) * torch.from_numpy(r.beta(0.5, 0.5, (50, D)))
+        x = torch.from_numpy(r.normal(size=(50, 2)))
+        for kind in (EnergyModel, MixtureModel):
+            model = kind.for_table(x, y, n_components=2, width=8, bounds=Bounds(low, high)).exact()
+            dist = Prediction(model, x[:3])
+            for end in (low, high):
+                at_end = end.expand(3, D)
+                assert np.isfinite(dist.log_prob(at_end)).all()
+                assert torch.isfinite(dist.proposal.log_prob(at_end)).all()
+            q = dist.proposal
+            draws = q.from_uniform(torch.tensor([1e-9, 0.5, 1 - 1e-9])[:, None, None].expand(-1, 3, D))
+            for values in (draws, torch.from_numpy(dist.quantile([1e-15, 1 - 1e-15]))):
+                assert ((values >= low) & (values <= high)).all()
 
 
 def test_all_the_mass_lies_inside(subject):

@@ -334,7 +334,7 @@ class Subject:
             low, high = (units.inverse(end).numpy() for end in (tail.low - reach, tail.high + reach))
         low = np.where(np.isfinite(self.low), self.low, low)
         high = np.where(np.isfinite(self.high), self.high, high)
-        t = np.linspace(0, 1, {1: 40001, 2: 169, 3: 71}[self.D])
+        t = np.linspace(0, 1, {1: 30001, 2: 145, 3: 64}[self.D])
         if self.D == 1 and np.isfinite(self.low).all():
             t = np.sin(0.5 * np.pi * t) ** (4 if np.isinf(self.high).all() else 2)  # dense at the ends
         return [a + t * (b - a) for a, b in zip(low, high, strict=True)]
@@ -737,8 +737,8 @@ def test_region_of_several_targets_holds_its_mass(subject, mass):
     region = subject.dist.highest_density_region(mass)
     assert region.intervals is None
     spread = math.sqrt(mass * (1 - mass))
-    inside = region.contains(subject.rows(subject.points))
-    assert (inside == (subject.log_density >= region.log_threshold)).all()
+    inside = subject.log_density >= region.log_threshold
+    assert (inside[::37] == region.contains(subject.rows(subject.points[::37]))).all()
     by_grid = (subject.masses * inside).sum(axis=0) / subject.masses.sum(axis=0)
     assert (np.abs(by_grid - mass) < 4 * spread * subject.error + 0.01).all()
     by_samples = region.contains(subject.samples).mean(axis=0)
@@ -828,8 +828,6 @@ def test_nothing_lies_outside_the_bounds_and_the_bounds_belong_to_the_inside(sub
             y[:, d] = end
             at_end = y[:, 0] if subject.D == 1 else y
             assert np.isfinite(dist.log_prob(at_end)).all()
-            proposal = dist.proposal
-            assert torch.isfinite(proposal.log_prob(torch.from_numpy(y))).all()
             for step in (1e-9, 1e-3, 1.0, 1e6):
                 y[:, d] = end + away * step * max(1.0, abs(end))
                 outside = y[:, 0] if subject.D == 1 else y

@@ -17,12 +17,13 @@ LAYERS = """
     regions uniforms
     ascent cubic loglinear
     distributions.normal distributions.questions
-    distributions.mixture
+    distributions.full distributions.mixture
     distributions.truncated
     distributions.noise
     distributions
     importance objectives proposals
     predictive.protocol predictive.support
+    predictive.adapted predictive.blend
     predictive.grouped predictive.importance predictive.quadrature predictive.rescaled
     predictive
     energy scaling

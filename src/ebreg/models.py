@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ebreg import checks, networks
-from ebreg.distributions import GaussianMixture, TruncatedMixture
+from ebreg.distributions import FullMixture, GaussianMixture, TruncatedMixture
 from ebreg.networks import Parts
 from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled, Support, refined
 from ebreg.proposals import RowByRow
@@ -169,9 +169,7 @@ class MixtureModel(Model):
         if not isinstance(q, TruncatedMixture):
             return q
         # The bounds as they were given: there and back to standard units they may move by a rounding error.
-        return TruncatedMixture(
-            q.logits, q.means, q.scales, self.bounds.low, self.bounds.high, validate_args=False
-        )
+        return q.between(self.bounds.low, self.bounds.high)
 
 
 class EnergyModel(Model):
@@ -266,7 +264,7 @@ class EnergyModel(Model):
     def _several(
         self, h: Tensor, q: Any, n_draws: int = 2048, max_draws: int | None = None, **settings: Any
     ) -> Predictive:
-        def build(rows: Tensor, size: int) -> Predictive:
+        def build(rows: Tensor, size: int, source: FullMixture | None = None) -> Predictive:
             part = h[rows]
             return ImportanceND(
                 self._energy_of(part),
@@ -275,11 +273,22 @@ class EnergyModel(Model):
                 self.n_targets,
                 self._support,
                 size,
+                source=source,
                 **settings,
             )
 
         sizes = _sizes("n_draws", n_draws, max_draws)
-        return refined(build, len(h), sizes, lambda p: p.effective_sample_size >= _GOOD_SIZE, q)
+        # More draws of a poor source are a waste: the first ones only show where the next are to come from,
+        # and so do as many from there.
+        sizes[1:1] = sizes[:1] * (len(sizes) > 1)
+        return refined(
+            build,
+            len(h),
+            sizes,
+            lambda p: p.effective_sample_size >= _GOOD_SIZE,
+            q,
+            learn=ImportanceND.adapted,
+        )
 
     def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         def energy(y: Tensor) -> Tensor:

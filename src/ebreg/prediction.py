@@ -1,7 +1,10 @@
 """Prediction: the distribution of y for the rows of X, numpy in and numpy out, in chunks of rows."""
 
+import math
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -169,18 +172,18 @@ class Prediction:
 
     def modes(self) -> Modes:
         """The local maxima of every row, heaviest first; locations have shape (n_i,) or (n_i, D)."""
-        rows: list[Mode] = []
-        for p in self._predictives():
-            rows += [
-                Mode(self._targets(_numpy(m.locations)), _numpy(m.masses), _numpy(m.log_densities))
-                for m in p.modes()
-            ]
-        return Modes(tuple(rows))
+        return Modes(
+            tuple(
+                Mode(self._targets(_numpy(row.locations)), _numpy(row.masses), _numpy(row.log_densities))
+                for part in self._ask(lambda p: p.modes())
+                for row in part
+            )
+        )
 
     def highest_density_region(self, mass: float = 0.9) -> Region:
         """The smallest region that holds ``mass``; for one target a union of intervals for every row."""
         mass = _check_open_unit("mass", mass)
-        parts = [p.highest_density_region(mass) for p in self._predictives()]
+        parts = self._ask(lambda p: p.highest_density_region(mass))
         thresholds = [_numpy(part.log_threshold) for part in parts]
         intervals = None
         if self.n_targets == 1:
@@ -265,7 +268,8 @@ class Prediction:
             raise ValueError(f"y must have shape {shape}, one target for each row; got {np.shape(y)}")
         if torch.isnan(values).any():
             raise ValueError("y must not be NaN; remove those rows")
-        rows_first = values.reshape(-1, *expected).transpose(0, 1)  # (n, S, D)
+        n_each = math.prod(values.shape[:-2])
+        rows_first = values.reshape(n_each, *expected).transpose(0, 1)  # (n, S, D)
         answers = self._each(lambda p, y: question(p, y.transpose(0, 1)).T, rows_first)
         return answers.T.reshape(values.shape[:-1])
 
@@ -273,26 +277,22 @@ class Prediction:
         self, question: Callable[..., Tensor], *tensors: Tensor, dim: int = 0, watch: bool = True
     ) -> np.ndarray:
         # The answers, whose rows lie along dim, of all chunks together.
+        return np.concatenate(
+            self._ask(lambda *args: _numpy(question(*args)), *tensors, watch=watch), axis=dim
+        )
+
+    def _ask(self, question: Callable[..., Any], *tensors: Tensor, watch: bool = True) -> list[Any]:
+        # The answer of every chunk; at least one, also of no rows: it knows the shapes of empty answers.
         answers, weak = [], []
-        start = 0
-        for p, size in self._sized_predictives():
-            own = [tensor[start : start + size].to(self._model.like.device) for tensor in tensors]
-            answers.append(_numpy(question(p, *own)))
+        for start in range(0, max(1, len(self)), self._chunk):
+            rows = slice(start, start + self._chunk)
+            p = self._predictive(self._x[rows])
+            answers.append(question(p, *(tensor[rows].to(self._model.like.device) for tensor in tensors)))
             if watch and not self._warned:
                 weak.append(_numpy(p.weak))
-            start += size
         if weak:
             self._warn(np.flatnonzero(np.concatenate(weak)))
-        return np.concatenate(answers, axis=dim)
-
-    def _sized_predictives(self) -> Iterator[tuple[Predictive, int]]:
-        # At least one, also of no rows: it knows the shapes of empty answers.
-        for start in range(0, max(1, len(self)), self._chunk):
-            x = self._x[start : start + self._chunk]
-            yield self._predictive(x), len(x)
-
-    def _predictives(self) -> Iterator[Predictive]:
-        return (p for p, _ in self._sized_predictives())
+        return answers
 
     def _predictive(self, x: Tensor) -> Predictive:
         if len(x) < len(self) or len(self) > self._chunk:
@@ -312,7 +312,7 @@ class Prediction:
             f"their answers are rough. Look at effective_sample_size and log_partition_error, {way_out} in "
             "predict_distribution, or train longer; such rows are often far from the training data.",
             TrustWarning,
-            stacklevel=4,
+            stacklevel=_frames_inside(),
         )
 
     def _rows_of(self, array: Any) -> Tensor:
@@ -327,6 +327,15 @@ class Prediction:
 
 # Rows at once, by one target or several: what a chunk needs stays well below a gigabyte.
 _CHUNKS = {1: 256, 2: 32}
+
+
+def _frames_inside() -> int:
+    # How far up the caller is who asked: the first frame outside of this package.
+    package = str(Path(__file__).parent)
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def _numpy(values: Tensor) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""FullMixture: Gaussians with full covariances, which draws are taken from and nothing else is asked."""
+"""FullMixture: Gaussians with full covariances, a source of draws for several targets."""
 
 import torch
 from torch import Tensor
@@ -12,12 +12,12 @@ class FullMixture:
 
     .. math:: q(y) = \textstyle\sum_k \pi_k N(y; \mu_k, L_k L_k^\top)
 
-    A source of draws: it has the two questions that importance sampling asks of a proposal.
+    It answers the two questions that importance sampling asks of a source of draws, and no others.
 
     Args:
         logits: Unnormalised log weights, shape (B, K).
         means: Shape (B, K, D).
-        cholesky: Lower triangular factors L of the covariances, their diagonals above 0, shape (B, K, D, D).
+        cholesky: Lower triangular L, the diagonals above 0, shape (B, K, D, D).
     """
 
     def __init__(self, logits: Tensor, means: Tensor, cholesky: Tensor):
@@ -29,58 +29,64 @@ class FullMixture:
         self.cholesky = cholesky
 
     def __getitem__(self, rows: Tensor) -> "FullMixture":
-        """The mixtures of some rows: row numbers or a mask."""
+        """The mixtures of some of the rows: their numbers, or a mask."""
         return FullMixture(self.logits[rows], self.means[rows], self.cholesky[rows])
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density: (..., B, D) -> (..., B)."""
         B, K, D = self.means.shape
         checks.shape("value", value, (*["..."] * (value.dim() - 2), B, D))
-        eye = torch.eye(D, dtype=self.means.dtype, device=self.means.device)
-        inverse = torch.linalg.solve_triangular(self.cholesky, eye.expand_as(self.cholesky), upper=False)
-        # Seen from the middle of its mixture, a row far from the origin keeps its digits.
-        centre = (self.logits.exp()[..., None] * self.means).sum(dim=1)
-        y = (value.reshape(-1, B, D).to(self.means) - centre).transpose(0, 1)  # (B, M, D)
-        shift = (inverse @ (self.means - centre[:, None])[..., None]).reshape(B, 1, K * D)
-        # One product of matrices for all components, (B, M, D) with (B, D, K D).
-        z = torch.baddbmm(-shift, y, inverse.reshape(B, K * D, D).mT)
-        log_norm = self.logits - _log_diagonal(self.cholesky) - D * normal.LOG_SQRT_2PI
-        log_joint = log_norm[:, None] - 0.5 * z.square().unflatten(-1, (K, D)).sum(dim=-1)
-        return log_joint.logsumexp(dim=-1).T.reshape(value.shape[:-1])
+        y = value.reshape(value.shape[:-2].numel(), B, D).to(self.means).transpose(0, 1)  # (B, M, D)
+        eye = torch.eye(D, dtype=y.dtype, device=y.device).expand_as(self.cholesky)
+        inverse = torch.linalg.solve_triangular(self.cholesky, eye, upper=False)
+        log_scale = self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+        log_norm = self.logits - log_scale - D * normal.LOG_SQRT_2PI
+        # One component at a time: the memory is that of the values, not K times as much.
+        log_joint = [
+            log_norm[:, k, None]
+            - 0.5 * ((y - self.means[:, k, None]) @ inverse[:, k].mT).square().sum(dim=-1)
+            for k in range(K)
+        ]
+        return torch.stack(log_joint).logsumexp(dim=0).T.reshape(value.shape[:-1])
 
     def from_uniform(self, u: Tensor) -> Tensor:
         """Turn points of the unit cube into draws; uniform points become draws of the mixture.
 
-        The first coordinate chooses the component, and what it says beyond that gives the first Gaussian.
+        The first coordinate chooses the component, and what it says beyond that gives the first target.
 
         Args:
             u: Shape (M, B, D), or (M, D) for the same points in every row.
 
         Returns:
-            Shape (M, B, D).
+            Shape (M, B, D), not differentiated.
         """
-        B, K, D = self.means.shape
+        B, _, D = self.means.shape
         u = u[:, None].expand(-1, B, -1) if u.dim() == 2 else u
         checks.shape("u", u, ("M", B, D))
-        u = u.to(self.means, copy=True).transpose(0, 1).contiguous()  # (B, M, D)
+        with torch.no_grad():
+            u = u.to(self.means, copy=True)
+            component, u[..., 0] = self._component(u[..., 0])
+            z = normal.icdf(u)
+            # Target by target: the memory is that of the draws, not D times as much.
+            moves = [
+                (_pick(self.cholesky[:, :, d, : d + 1], component) * z[..., : d + 1]).sum(dim=-1)
+                for d in range(D)
+            ]
+            return _pick(self.means, component) + torch.stack(moves, dim=-1)
+
+    def _component(self, v: Tensor) -> tuple[Tensor, Tensor]:
+        # The component whose interval v falls into, counted through all rows, and how far into it: (M, B).
         weights = self.logits.exp()
         upper = weights.cumsum(dim=1)
-        # Rounding must not let a point fall outside of every interval, or into one of no width.
-        first = u[..., 0].clamp_min(torch.finfo(u.dtype).tiny) * upper[:, -1:]
-        component = torch.searchsorted(upper, first.contiguous()).clamp_max(K - 1)  # (B, M)
-        weight = weights.gather(1, component)
-        u[..., 0] = (first - (upper.gather(1, component) - weight)) / weight
-        z = normal.icdf(u)
-        factor, mean = _chosen(self.cholesky.flatten(2), component), _chosen(self.means, component)
-        return (mean + (factor.unflatten(-1, (D, D)) @ z[..., None])[..., 0]).transpose(0, 1)
+        # Rounding must not let v fall outside of every interval, or into one of no width.
+        v = v.clamp_min(torch.finfo(v.dtype).tiny) * upper[:, -1]
+        B, K = weights.shape
+        component = torch.searchsorted(upper, v.T.contiguous()).T
+        component = component + torch.arange(0, B * K, K, device=v.device)
+        weight, top = (_pick(table[..., None], component)[..., 0] for table in (weights, upper))
+        return component, (v - (top - weight)) / weight
 
 
-def _chosen(table: Tensor, component: Tensor) -> Tensor:
-    # Entries of a table (B, K, n) for chosen components, (B, M) -> (B, M, n).
-    B, K, n = table.shape
-    first = torch.arange(0, B * K, K, device=component.device)[:, None]
-    return table.reshape(B * K, n)[(component + first).flatten()].unflatten(0, component.shape)
-
-
-def _log_diagonal(cholesky: Tensor) -> Tensor:
-    return cholesky.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+def _pick(table: Tensor, component: Tensor) -> Tensor:
+    # Entries of a table (B, K, n) for components counted through all rows, (M, B) -> (M, B, n).
+    return table.flatten(0, 1).index_select(0, component.flatten()).unflatten(0, component.shape)

@@ -149,7 +149,8 @@ class GaussianMixture(Distribution):
         self._check_value(value)
         value = value[..., None, :]
         shares = self._share_below(value, (value - self.means) / self.scales)  # (..., B, K, D)
-        return (self.logits.exp() * shares.prod(dim=-1)).sum(dim=-1)
+        # Rounding must not lift a probability above 1.
+        return (self.logits.exp() * shares.prod(dim=-1)).sum(dim=-1).clamp(max=1)
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""

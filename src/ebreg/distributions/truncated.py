@@ -87,6 +87,10 @@ class TruncatedMixture(GaussianMixture):
         outside = ((value < low) | (value > high)).any(dim=-1)
         return super().log_prob(value.clamp(low, high)).masked_fill(outside, -torch.inf)
 
+    def between(self, low: Tensor, high: Tensor) -> "TruncatedMixture":
+        """The same components, cut off at other ends, each of shape (D,)."""
+        return TruncatedMixture(self.logits, self.means, self.scales, low, high, validate_args=False)
+
     def _ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # A value on the border is still there after rounding, if both are rounded to one precision.
         return self.low.to(dtype), self.high.to(dtype)

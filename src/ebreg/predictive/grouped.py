@@ -1,6 +1,7 @@
 """Grouped: one predictive distribution from several that answer for some of the rows each."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -126,42 +127,40 @@ class Grouped:
 
 
 def refined(
-    build: Callable[[Tensor, int], Predictive],
+    build: Callable[..., Predictive],
     n_rows: int,
     sizes: Sequence[int],
     good: Callable[[Predictive], Tensor],
     proposal: Any,
+    learn: Callable[[Any, Tensor], Any] | None = None,
 ) -> Predictive:
     """Answer each row at the first size that is good enough for it, or at the last.
 
     A row decides for itself, so its answer does not depend on its neighbours.
 
     Args:
-        build: Row numbers and a size (nodes or draws) -> the distribution of those rows.
+        build: Row numbers and a size (nodes or draws) -> the distribution of those rows. After the first
+            size it is also handed what was learned about the rows, if anything is.
         n_rows: B.
-        sizes: Ascending.
+        sizes: In the order they are tried.
         good: Of a distribution, which of its rows are good enough, shape (rows,).
         proposal: The proposal of all rows.
+        learn: A distribution, and a mask of the rows to try again -> what it tells about those rows: anything
+            that a mask of rows can index.
     """
     rows = torch.arange(n_rows)
-    whole = build(rows, sizes[0])
-    poor = ~good(whole).cpu()
-    if not poor.any() or len(sizes) == 1:
-        return whole
+    learned: tuple[Any, ...] = ()
+    part = build(rows, sizes[0])
     groups: list[tuple[Tensor, Predictive]] = []
-    part = whole
-    for size in sizes[1:]:
-        if not poor.all():
-            # What is kept is built again without the poor rows: simpler than to cut it out, and rare.
-            groups.append((rows[~poor], build(rows[~poor], _before(sizes, size))))
-        rows = rows[poor]
-        part = build(rows, size)
+    for before, size in pairwise(sizes):
         poor = ~good(part).cpu()
         if not poor.any():
             break
-    groups.append((rows, part))
-    return Grouped(groups, proposal)
-
-
-def _before(sizes: Sequence[int], size: int) -> int:
-    return sizes[list(sizes).index(size) - 1]
+        if not poor.all():
+            # What is kept is built again without the poor rows: simpler than to cut it out, and cheap beside
+            # what the poor rows cost.
+            groups.append((rows[~poor], build(rows[~poor], before, *(known[~poor] for known in learned))))
+        learned = () if learn is None else (learn(part, poor),)
+        rows = rows[poor]
+        part = build(rows, size, *learned)
+    return Grouped([*groups, (rows, part)], proposal) if groups else part

@@ -9,12 +9,16 @@ from torch import Tensor
 
 from ebreg import checks, importance, objectives, uniforms
 from ebreg.ascent import modes_by_ascent
-from ebreg.distributions import check_levels, check_mass, quantiles
+from ebreg.distributions import FullMixture, check_levels, check_mass, quantiles
+from ebreg.predictive.adapted import adapted
+from ebreg.predictive.blend import blended
 from ebreg.predictive.protocol import Energy, flat
 from ebreg.predictive.support import Support
 from ebreg.regions import Modes, Region
 
 _WEAK_SIZE = 100
+# Shares of the draws: from the wide Gaussian, and, beside a fitted source, from the proposal.
+_WIDE, _LEARNED = 0.1, 0.2
 
 
 class ImportanceND:
@@ -22,10 +26,12 @@ class ImportanceND:
 
     The draws are scrambled Sobol points pushed through the proposal, in a few independent replicates whose
     spread is the error of log Z. A tenth of them comes from one wide Gaussian over the support, so that mass
-    where the proposal has none is seen.
+    where the proposal has none is seen. With a ``source`` that was fitted to earlier draws, see
+    :meth:`adapted`, most come from that, and a fifth from the proposal.
 
     Args:
-        energy: f(x, .) of the batch: (M, B, D) -> (M, B).
+        energy: f(x, .) of the batch: (M, B, D) -> (M, B); minus infinity beyond closed ends, where draws of
+            the source may fall.
         proposal: Shape (B,), with ``from_uniform``.
         support: Where the mass can be; None leaves the wide draws out.
         n_targets: D.
@@ -33,6 +39,7 @@ class ImportanceND:
         n_draws: Draws a row, in all replicates together.
         n_replicates: Independent scramblings.
         seed: Of the scrambling.
+        source: Of most of the draws, for the same rows; None: the proposal.
     """
 
     def __init__(
@@ -45,16 +52,19 @@ class ImportanceND:
         n_draws: int = 2048,
         n_replicates: int = 8,
         seed: int = 0,
+        source: FullMixture | None = None,
     ):
         checks.at_least("n_replicates", n_replicates, 2)
         checks.at_least("n_draws", n_draws, 16 * n_replicates)
         self.proposal = proposal
         self._energy, self._B, self._D = energy, n_rows, n_targets
         self._support = support
-        self._wide = None if support is None else support.wide(n_rows)
+        self._main, self._others = proposal, [] if support is None else [(_WIDE, support.wide(n_rows))]
+        if source is not None:
+            self._main, self._others = source, [*self._others, (_LEARNED, proposal)]
         points = [uniforms.sobol(n_draws // n_replicates, n_targets, seed + r) for r in range(n_replicates)]
         with torch.no_grad():
-            parts = [self._draw(u[:, None].expand(-1, n_rows, -1)) for u in points]
+            parts = [blended(u[:, None].expand(-1, n_rows, -1), self._main, self._others) for u in points]
             self._draws = torch.cat([draws for draws, _ in parts])
             self._log_q = torch.cat([log_q for _, log_q in parts])
             self._f = energy(self._draws).double()
@@ -128,7 +138,8 @@ class ImportanceND:
         # The result is that of one pool, at the memory of one piece.
         for size in _pieces(pool, at_most=max(1024, 2**20 // max(1, self._B))):
             with torch.no_grad():
-                draws, log_q = self._draw(uniforms.independent(size, self._B, self._D, generator))
+                u = uniforms.independent(size, self._B, self._D, generator)
+                draws, log_q = blended(u, self._main, self._others)
                 f = self._energy(draws).double()
             picked = importance.resample(draws, importance.normalized_weights(f, log_q), n, generator)
             log_piece = torch.logsumexp(f - log_q, dim=0)
@@ -175,24 +186,18 @@ class ImportanceND:
         """Expectation of ``fn``, (M, B, D) -> (M, B, ...)."""
         return importance.expectation(fn(self._draws), self._weights)
 
+    def adapted(self, rows: Tensor) -> FullMixture:
+        """A better source for some of the rows, numbers or a mask, fitted to their weighted draws."""
+        rows = rows.to(self._f.device)
+        log_weights = importance.log_weights(self._f[:, rows], self._log_q[:, rows])
+        return adapted(self._draws[:, rows], log_weights)
+
     def _weighted_quantile(self, q: Tensor) -> Tensor:
         rows = zip(self._draws[..., 0].split(1, dim=1), self._weights.split(1, dim=1), q.T, strict=True)
         return torch.cat([importance.quantile(*row) for row in rows], dim=1)
 
-    def _draw(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        # Draws and the log density of the mixture they come from, in float64. Fixed shares of two sources are
-        # as unbiased as random ones, and spread less.
-        if self._wide is None:
-            draws = self.proposal.from_uniform(u)
-            return draws.double(), self.proposal.log_prob(draws).double()
-        n_wide = max(1, len(u) // 10)
-        share = n_wide / len(u)
-        draws = torch.cat([self.proposal.from_uniform(u[n_wide:]), self._wide.from_uniform(u[:n_wide])])
-        log_q = torch.logaddexp(
-            self.proposal.log_prob(draws) + math.log1p(-share), self._wide.log_prob(draws) + math.log(share)
-        )
-        return draws.double(), log_q.double()
-
 
 def _pieces(total: int, at_most: int) -> list[int]:
-    return [min(at_most, total - start) for start in range(0, total, at_most)]
+    # Of about one size: a last piece of one draw could not have every source in it.
+    n = math.ceil(total / at_most)
+    return [total // n + (i < total % n) for i in range(n)]

@@ -18,6 +18,8 @@ from ebreg.regions import Modes, Region
 _WEAK_ERROR = 0.05
 # Where the first nodes of a tail are, in widths of it: the energy is a parabola there.
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
+# And those beside a closed end, in widths of the whole: a density may rise without limit there.
+_NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 
 
 class Quadrature1D:
@@ -154,16 +156,14 @@ class Quadrature1D:
         if support is not None:
             ends = (support.low, support.high, support.width)
             low, high, width = (end.double().expand_as(low) for end in ends)
+        closed_low, closed_high = (False, False) if support is None else map(bool, support.closed)
         t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
-        out = _TAIL.to(low.device)[:, None] * width
-        parts = [quantile, low + t * (high - low)]
-        if support is None or not support.closed[0]:
-            parts.append(low - out)
-        if support is None or not support.closed[1]:
-            parts.append(high + out)
-        else:
-            parts[1][-1] = high  # rounding must not move the end itself
-        nodes = torch.cat(parts).sort(dim=0).values
+        even = low + t * (high - low)
+        even[-1] = high  # rounding must not move the end itself
+        out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
+        left = low + near if closed_low else low - out
+        right = high - near if closed_high else high + out
+        nodes = torch.cat([quantile, even, left, right]).sort(dim=0).values
         return nodes if support is None else nodes.clamp(*(end.double() for end in support.limits))
 
     def _evaluate(self, nodes: Tensor) -> Tensor:

@@ -55,7 +55,9 @@ class Rescaled:
     @property
     def proposal(self) -> Any:
         """The proposal, in the same units."""
-        return self._base.proposal.rescaled(self._shift, self._scale)
+        q = self._base.proposal.rescaled(self._shift, self._scale)
+        # There and back to standard units the ends may have moved by a rounding error.
+        return q.between(*self._limits) if self._limits is not None and hasattr(q, "between") else q
 
     @property
     def effective_sample_size(self) -> Tensor:
