@@ -14,6 +14,7 @@ _LATE = {
     "MixtureDensityRegressor": "ebreg.estimators",
     "load": "ebreg.persistence",
 }
+_LATE_MODULES = ("datasets", "estimators", "metrics", "plots")
 
 __all__ = [
     "EnergyModel",
@@ -22,24 +23,30 @@ __all__ = [
     "MixtureModel",
     "TrainingConfig",
     "__version__",
+    "datasets",
     "distributions",
+    "estimators",
     "fit",
     "importance",
     "load",
     "methods",
+    "metrics",
     "models",
     "networks",
     "objectives",
+    "plots",
     "predictive",
     "training",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module 'ebreg' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _LATE_MODULES:
+        return import_module(f"ebreg.{name}")
+    if name not in _LATE:
+        raise AttributeError(f"module 'ebreg' has no attribute {name!r}")
     return getattr(import_module(_LATE[name]), name)
 
 

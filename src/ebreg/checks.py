@@ -23,11 +23,8 @@ def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
 
 def numbers(name: str, values: Any) -> Tensor:
     """Turn a tensor, an array, a data frame or nested lists of real numbers into a tensor."""
-    values = values.to_numpy() if hasattr(values, "to_numpy") else values
     try:
-        tensor = torch.as_tensor(values)
-        if tensor.is_floating_point() and not hasattr(values, "dtype"):
-            tensor = torch.as_tensor(values, dtype=torch.float64)  # Python's own floats have that many digits
+        tensor = values if isinstance(values, Tensor) else torch.from_numpy(_array(values))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(
             f"{name} must hold numbers, as a tensor, an array or lists; got {type(values).__name__} ({error})"
@@ -35,6 +32,19 @@ def numbers(name: str, values: Any) -> Tensor:
     if tensor.is_complex():
         raise TypeError(f"{name} must hold real numbers, got {tensor.dtype}")
     return tensor
+
+
+def _array(values: Any) -> Any:
+    import numpy as np  # torch needs it for arrays anyway
+
+    if values is None:
+        raise TypeError("nothing was given")
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if array.dtype == object:
+        array = array.astype(np.float64)
+    # Torch takes no negative strides, and warns of arrays that may not be written to.
+    usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    return array if usable else array.copy()
 
 
 def table(name: str, values: Any) -> Tensor:

@@ -11,7 +11,7 @@ _HARMLESS = 1.0
 _LOWEST = -1e5  # stands for -inf, below the highest value of a row
 
 
-def interpolated(nodes: Tensor, log_f: Tensor, n: int = 3) -> tuple[Tensor, Tensor]:
+def interpolated(nodes: Tensor, log_f: Tensor, n: int = 4) -> tuple[Tensor, Tensor]:
     """Cut every cell between nodes into n, with values of the cubic Hermite interpolant.
 
     The slopes are those of the parabolas through three neighbours. Beside a cliff they are held down to what

@@ -144,7 +144,7 @@ class FixedNCE(Method):
         """The energy's loss, and ``log_z`` of the proposal beside it."""
         h, y = self.model.features(x), self.model.standardize(y)
         u_noise, u_q = u.chunk(2)
-        noise = self.noise.around(y, self.model.y_units.scale)
+        noise = self.noise.around(y, self.model.y_units.scale, *self.model.limits)
         values = _with_target(y, noise.from_uniform(u_noise))
         f, log_noise = self.model.f(h, values), noise.log_prob(values)
         q = self.model.q(h.detach())

@@ -19,6 +19,10 @@ from ebreg.units import Units
 # A row gets more nodes, or draws, until the error of its log Z, or its effective sample size, is as good.
 _GOOD_ERROR = 0.005
 _GOOD_SIZE = 200
+# Rounds of draws that only teach where the next are to come from.
+_ROUNDS = 3
+# Inputs further out than this many standard deviations count as this far: networks overflow in the end.
+_FARTHEST = 1e6
 
 
 class Model(nn.Module):
@@ -67,6 +71,10 @@ class Model(nn.Module):
         """Settings of :meth:`predictive` that suffice to compare one epoch with another."""
         return {}
 
+    def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Those of some settings that :meth:`predictive` takes."""
+        return {}
+
     @property
     def like(self) -> Tensor:
         """A tensor with the dtype and device that the heads compute in."""
@@ -75,7 +83,8 @@ class Model(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Inputs in the user's units -> features (B, H)."""
-        x = x if self.x_units is None else self.x_units(x)
+        if self.x_units is not None:
+            x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
         own = next(self.backbone.parameters(), self.like)
         h = self.backbone(x.to(own.dtype) if x.is_floating_point() else x)
         return h if h.dtype == self.like.dtype or torch.is_autocast_enabled() else h.to(self.like.dtype)
@@ -92,7 +101,8 @@ class Model(nn.Module):
             x: A batch of inputs: a tensor, or what can be turned into one.
             **settings: For an EnergyModel, those of :class:`ebreg.predictive.Quadrature1D` for one target
                 and of :class:`ebreg.predictive.ImportanceND` for several. Rows for which ``n_nodes`` or
-                ``n_draws`` are too few get up to ``max_nodes`` or ``max_draws``, by default 16 times as many.
+                ``n_draws`` are too few get up to ``max_nodes`` or ``max_draws``, by default 16 times as many;
+                draws then come from a mixture fitted to the row's first ones.
         """
         x = checks.numbers("x", x).to(self.like.device)
         checks.finite("x", x)
@@ -215,6 +225,13 @@ class EnergyModel(Model):
             bounds=units.bounds,
         )
 
+    @property
+    def limits(self) -> tuple[Tensor, Tensor] | tuple[()]:
+        """The ends of the targets in standard units, two of shape (D,); none where there are none."""
+        if self.tail is None or self.tail.bounds.are_open:
+            return ()
+        return self.tail.bounds.low, self.tail.bounds.high
+
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """Energy in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
         if self.tail is None:
@@ -243,6 +260,15 @@ class EnergyModel(Model):
             return {"n_nodes": 64, "max_nodes": 64}
         return {"n_draws": 512, "max_draws": 512}
 
+    def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """See :meth:`Model.relevant`."""
+        one, several = (
+            ("n_nodes", "max_nodes", "n_draws"),
+            ("n_draws", "max_draws", "n_replicates", "seed"),
+        )
+        known = one if self.n_targets == 1 else several
+        return {name: value for name, value in settings.items() if name in known}
+
     def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
         q = self._proposal_of(h)
         limits = None if self.bounds.are_open else (self.bounds.low, self.bounds.high)
@@ -264,7 +290,7 @@ class EnergyModel(Model):
     def _several(
         self, h: Tensor, q: Any, n_draws: int = 2048, max_draws: int | None = None, **settings: Any
     ) -> Predictive:
-        def build(rows: Tensor, size: int, source: FullMixture | None = None) -> Predictive:
+        def build(rows: Tensor, size: int, source: FullMixture | None = None) -> ImportanceND:
             part = h[rows]
             return ImportanceND(
                 self._energy_of(part),
@@ -277,18 +303,18 @@ class EnergyModel(Model):
                 **settings,
             )
 
+        def learn(part: ImportanceND, poor: Tensor, rows: Tensor) -> FullMixture:
+            source = part.adapted(poor)
+            if part.n_draws > n_draws:
+                return source
+            # A source from few good draws is a poor one, but its own draws are better. How many rounds there
+            # are is settled before: the first to look good would be the first to have overlooked something.
+            for _ in range(_ROUNDS):
+                source = build(rows, n_draws, source).adapted()
+            return source
+
         sizes = _sizes("n_draws", n_draws, max_draws)
-        # More draws of a poor source are a waste: the first ones only show where the next are to come from,
-        # and so do as many from there.
-        sizes[1:1] = sizes[:1] * (len(sizes) > 1)
-        return refined(
-            build,
-            len(h),
-            sizes,
-            lambda p: p.effective_sample_size >= _GOOD_SIZE,
-            q,
-            learn=ImportanceND.adapted,
-        )
+        return refined(build, len(h), sizes, lambda p: p.effective_sample_size >= _GOOD_SIZE, q, learn)
 
     def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         def energy(y: Tensor) -> Tensor:

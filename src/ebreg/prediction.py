@@ -4,6 +4,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ class Prediction:
     """p(y | x) for n rows of X, in the user's units.
 
     Every question is answered for a chunk of rows at a time, so a million rows need no more memory than their
-    answers; nothing is kept between questions but the rows themselves, unless they fit into one chunk.
+    answers. What was computed is kept for further questions where the rows are not too many: 2,048 with one
+    target, 256 with several.
 
     With one target that was given as (n,), the last axis, of the D targets, is left out everywhere.
 
@@ -49,12 +51,16 @@ class Prediction:
         chunk: int | None = None,
         **settings: Any,
     ):
+        for name in settings:
+            checks.one_of("a setting of a prediction", name, SETTINGS)
         self._model, self._x, self._settings = model, x, settings
         self._drop = drop_target_axis
         self._index = index
         self._names = target_names
-        self._chunk = chunk or _CHUNKS[min(model.n_targets, 2)]
-        self._whole: Predictive | None = None
+        self._chunk = (
+            _CHUNKS[min(model.n_targets, 2)] if chunk is None else checks.at_least("chunk", chunk, 1)
+        )
+        self._kept: dict[int, Predictive] = {}
         self._warned = False
 
     def __len__(self) -> int:
@@ -75,6 +81,9 @@ class Prediction:
         )
         part._warned = self._warned
         return part
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": {}}  # made again when they are asked for
 
     def __repr__(self) -> str:
         return f"Prediction({len(self)} rows, {self.n_targets} target{'s' * (self.n_targets > 1)})"
@@ -132,7 +141,7 @@ class Prediction:
     @property
     def proposal(self) -> Any:
         """The proposal of all rows, as a torch Distribution in the user's units."""
-        return self._predictive(self._x).proposal
+        return self._of(self._x).proposal
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of targets, in the user's units: (..., n) or (..., n, D) -> (..., n)."""
@@ -286,7 +295,7 @@ class Prediction:
         answers, weak = [], []
         for start in range(0, max(1, len(self)), self._chunk):
             rows = slice(start, start + self._chunk)
-            p = self._predictive(self._x[rows])
+            p = self._predictive(start)
             answers.append(question(p, *(tensor[rows].to(self._model.like.device) for tensor in tensors)))
             if watch and not self._warned:
                 weak.append(_numpy(p.weak))
@@ -294,23 +303,33 @@ class Prediction:
             self._warn(np.flatnonzero(np.concatenate(weak)))
         return answers
 
-    def _predictive(self, x: Tensor) -> Predictive:
-        if len(x) < len(self) or len(self) > self._chunk:
-            return self._model.predictive(x, **self._settings)
-        if self._whole is None:
-            self._whole = self._model.predictive(x, **self._settings)
-        return self._whole
+    def _predictive(self, start: int) -> Predictive:
+        # Of the chunk that starts there; kept for the next question where there are not too many.
+        if start in self._kept:
+            return self._kept[start]
+        p = self._of(self._x[start : start + self._chunk])
+        if len(self) <= _MOST_KEPT[min(self.n_targets, 2)]:
+            self._kept[start] = p
+        return p
+
+    def _of(self, x: Tensor) -> Predictive:
+        return self._model.predictive(x, **self._model.relevant(self._settings))
 
     def _warn(self, rows: np.ndarray) -> None:
         self._warned = True
         if not len(rows):
             return
         some = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
-        way_out = "ask for more nodes (n_nodes)" if self.n_targets == 1 else "ask for more draws (n_draws)"
+        why, more = (
+            ("the nodes do not resolve the density", "n_nodes")
+            if self.n_targets == 1
+            else ("the draws of the proposal are worth too few of the model's own", "n_draws")
+        )
         warnings.warn(
-            f"the proposal does not cover the model well enough in {len(rows)} of {len(self)} rows ({some}): "
-            f"their answers are rough. Look at effective_sample_size and log_partition_error, {way_out} in "
-            "predict_distribution, or train longer; such rows are often far from the training data.",
+            f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are rough. Look at "
+            f"effective_sample_size and log_partition_error; a larger {more} in predict_distribution, or a "
+            f"longer "
+            "training, may help. Such rows are often far from the training data.",
             TrustWarning,
             stacklevel=_frames_inside(),
         )
@@ -325,8 +344,12 @@ class Prediction:
         return values[..., 0] if self._drop else values
 
 
+# What may be set; a model takes those that mean something to it.
+SETTINGS = ("n_nodes", "max_nodes", "n_draws", "max_draws", "n_replicates", "seed")
 # Rows at once, by one target or several: what a chunk needs stays well below a gigabyte.
 _CHUNKS = {1: 256, 2: 32}
+# Rows whose distributions are kept between questions: some 40 kB each for one target, up to 1 MB for several.
+_MOST_KEPT = {1: 2048, 2: 256}
 
 
 def _frames_inside() -> int:
@@ -343,7 +366,8 @@ def _numpy(values: Tensor) -> np.ndarray:
 
 
 def _check_open_unit(name: str, value: float) -> float:
-    value = float(value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number in (0, 1), got {value!r}")
     if not 0 < value < 1:
         raise ValueError(f"{name} must lie in (0, 1), got {value:g}; 0.9 stands for 90 %")
-    return value
+    return float(value)

@@ -139,6 +139,18 @@ class Bounds(_Float64):
                 f"({int(outside.any(dim=1).sum())} such rows in all); widen the bounds or remove those rows"
             )
 
+    def near(self, y: Tensor) -> "Bounds":
+        """The ends within reach of targets y, shape (n, D); those a thousand times their range away are open.
+
+        No mass gets there, and a box that wide would leave no nodes for what is inside.
+        """
+        low, high = y.amin(dim=0), y.amax(dim=0)
+        reach = 1e3 * (high - low + 1)
+        return Bounds(
+            torch.where(self.low < low - reach, -torch.inf, self.low),
+            torch.where(self.high > high + reach, torch.inf, self.high),
+        )
+
     def standardized(self, units: Standardizer) -> "Bounds":
         """The same ends in standard units."""
         return Bounds(units(self.low), units(self.high))

@@ -150,7 +150,7 @@ class _Run:
         self.state = Progress()
         self.best: dict[str, Tensor] = {}
         self.selection = Selection(config.anchor)
-        self.n_batches = -(-len(data) // config.batch_size)
+        self.n_batches = len(_batches(torch.arange(len(data)), config.batch_size))
 
     def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
         config, state = self.config, self.state
@@ -181,7 +181,7 @@ class _Run:
         self.method.train()
         seed = (config.seed * 1_000_003 + state.epoch) % 2**63
         order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
-        for index in order.split(config.batch_size)[state.batch :]:
+        for index in _batches(order, config.batch_size)[state.batch :]:
             self._step(index)
             state.batch += 1
             bar.update()
@@ -372,6 +372,14 @@ class _Run:
             "the checksum of the data": getattr(self.data, "checksum", None),
             **settings,
         }
+
+
+def _batches(order: Tensor, size: int) -> list[Tensor]:
+    batches = list(order.split(size))
+    # One row alone has no batch statistics: it joins the batch before.
+    if len(batches) > 1 and len(batches[-1]) == 1 < size:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

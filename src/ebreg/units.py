@@ -39,17 +39,18 @@ class Units:
             None if x is None else Standardizer.of("x", x),
             y_units,
             bounds,
-            Tail.of(y_units(y), bounds.standardized(y_units)),
+            Tail.of(y_units(y), bounds.standardized(y_units).near(y_units(y))),
         )
 
     @classmethod
     def blank(cls, n_inputs: int | None, n_targets: int, bounded: bool) -> "Units":
         """Of the same structure, for a state dict to fill."""
         D = n_targets
-        bounds = Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D)
+        # The ends in the user's units and those in standard units are two things to fill.
+        ends = [Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D) for _ in range(2)]
         return cls(
             None if n_inputs is None else Standardizer.identity(n_inputs, "x"),
             Standardizer.identity(D, "y"),
-            bounds,
-            Tail(torch.zeros(D), torch.ones(D), torch.ones(D), bounds),
+            ends[0],
+            Tail(torch.zeros(D), torch.ones(D), torch.ones(D), ends[1]),
         )

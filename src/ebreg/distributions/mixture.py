@@ -74,6 +74,14 @@ class GaussianMixture(Distribution):
         return (weights * (variances + centred**2)).sum(dim=1)
 
     @property
+    def stddev(self) -> Tensor:
+        """Shape (B, D)."""
+        # In units of the widest component no square overflows or vanishes.
+        D = self.n_targets
+        unit = self.scales.detach().amax(dim=(0, 1)) if len(self.scales) else self.scales.new_ones(D)
+        return unit * self.rescaled(torch.zeros_like(unit), 1 / unit).variance.sqrt()
+
+    @property
     def covariance(self) -> Tensor:
         """Shape (B, D, D)."""
         weights, centred, variances = self._centred_moments()

@@ -19,7 +19,9 @@ class TargetNoise:
     """
 
     def __init__(self, sigmas: Sequence[float]):
-        self.sigmas = tuple(checks.positive("sigmas", float(sigma)) for sigma in sigmas)
+        if isinstance(sigmas, str) or not hasattr(sigmas, "__iter__"):
+            raise TypeError(f"sigmas must be a sequence of numbers above 0, got {sigmas!r}")
+        self.sigmas = tuple(checks.positive("sigmas", sigma) for sigma in sigmas)
         checks.at_least("the number of sigmas", len(self.sigmas), 1)
 
     def around(

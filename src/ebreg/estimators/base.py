@@ -57,7 +57,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             _warn_of_ties()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data = TensorData(data.x, ties.spread(data.y, bounds, seed), data.weights)
-        train, held = self._hold_out(data, bounds, validation, seed)
+        train, held = self._hold_out(data, bounds, ties, validation, seed)
         design, method = self._start(train, bounds, ties, seed)
         self._train(method, train, held, seed)
         if self.refit and validation is None and held is not None:
@@ -131,7 +131,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         return x
 
     def _hold_out(
-        self, data: TensorData, bounds: Bounds, validation: Any, seed: int
+        self, data: TensorData, bounds: Bounds, ties: Ties, validation: Any, seed: int
     ) -> tuple[TensorData, TensorData | None]:
         if validation is not None:
             if not isinstance(validation, tuple | list) or len(validation) != 2:
@@ -140,7 +140,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             targets = inputs.targets(X, y)
             checks.shape("y of validation", targets.y, ("n", data.y.shape[1]))
             bounds.check("y of validation", targets.y)
-            return data, TensorData(self._inputs(X, reset=False), targets.y)
+            return data, TensorData(self._inputs(X, reset=False), ties.spread(targets.y, bounds, seed))
         n_held = recipe.n_validation(len(data), self.validation_fraction) if self.early_stopping else 0
         if n_held == 0:
             return data, None
@@ -161,7 +161,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 n_components=checks.at_least("n_components", self.n_components, 1),
                 width=width,
                 min_scale=ties.min_scale(units.y.scale),
-                bounded=not bounds.are_open,
+                bounded=not units.tail.bounds.are_open,
             )
             return design, self._method(design, units, backbone)
 

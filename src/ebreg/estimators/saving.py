@@ -1,7 +1,7 @@
 """What of a fitted regressor is saved, and a regressor again from that."""
 
 import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from ebreg import folders
+from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
 from ebreg.models import Model
 from ebreg.networks import Parts
@@ -40,6 +41,10 @@ class Saving(BaseEstimator):
             overwrite: Whether a saved model may be replaced; any other folder or file never is.
         """
         check_is_fitted(self, "model_")
+        if type(self).__module__.split(".")[0] != "ebreg":
+            raise ModelFileError(
+                f"{type(self).__name__} is a class of your own, which a file cannot hold; use pickle for it"
+            )
         folders.write(Path(path), self._config(), self._tensors(), overwrite)
 
     def _config(self) -> dict[str, Any]:
@@ -93,8 +98,6 @@ class Saving(BaseEstimator):
 
 def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
     units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
-    # The ends in the user's units and those in standard units are two things to fill, not one.
-    units = replace(units, bounds=copy.deepcopy(units.bounds))
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
     with torch.random.fork_rng(devices=[]):
         return design.parts(units.tail.bounds, backbone), units

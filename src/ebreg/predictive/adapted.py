@@ -1,5 +1,7 @@
 """What weighted draws teach about where to draw next: a mixture with full covariances, fitted to each row."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -9,10 +11,14 @@ _COMPONENTS = 8
 _STEPS = 5
 # Weights are flattened until they are worth this share of the draws, and this many for each target.
 _WORTH, _WORTH_EACH = 0.1, 20
-# Wider than the fit: what lies just beyond it costs more, in uneven weights, than a few wasted draws.
-_INFLATION = 1.2
+# Variances of a component's two copies, in units of the fit's, and the share of the second. Draws say nothing
+# about tails that they have not reached: without the wide copies fit after fit would lose more of them, and
+# the weights, even among the draws that there are, would not tell.
+_INNER, _OUTER, _OUTER_SHARE = 1.2, 3.0, 0.3
 # Variance that no direction falls below, in units of the row's own.
 _LEAST = 1e-6
+# Of a scale, that are kept.
+_BITS = 10
 
 
 @torch.no_grad()
@@ -38,10 +44,23 @@ def adapted(draws: Tensor, log_weights: Tensor) -> FullMixture:
     # Where the row's covariance is one, components are compared, and shrunk, in the row's own shape.
     z = torch.linalg.solve_triangular(factor, (y - centre).mT, upper=False).mT
     shares, means, covariances = _fitted(z, weights, worth)
+    logits, cholesky = shares.clamp_min(1e-12).log(), factor[:, None] @ _cholesky(covariances)
+    return _rounded(
+        torch.cat([logits + math.log1p(-_OUTER_SHARE), logits + math.log(_OUTER_SHARE)], dim=1),
+        (centre + means @ factor.mT).repeat(1, 2, 1),
+        torch.cat([math.sqrt(_INNER) * cholesky, math.sqrt(_OUTER) * cholesky], dim=1),
+    )
+
+
+def _rounded(logits: Tensor, means: Tensor, cholesky: Tensor) -> FullMixture:
+    # To a thousandth of a scale. Any source will do, but one that rounding errors have touched would give its
+    # draws others, and the next fit enlarge them: the rows beside a row would show in its answer.
+    _, exponent = torch.frexp(cholesky.diagonal(dim1=-2, dim2=-1))
+    grid = torch.ldexp(torch.ones_like(means), exponent - _BITS)
     return FullMixture(
-        shares.clamp_min(1e-12).log(),
-        centre + means @ factor.mT,
-        factor[:, None] @ _cholesky(_INFLATION * covariances),
+        torch.round(logits, decimals=3),
+        (means / grid).round() * grid,
+        (cholesky / grid[..., None]).round() * grid[..., None],
     )
 
 

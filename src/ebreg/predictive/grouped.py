@@ -132,7 +132,7 @@ def refined(
     sizes: Sequence[int],
     good: Callable[[Predictive], Tensor],
     proposal: Any,
-    learn: Callable[[Any, Tensor], Any] | None = None,
+    learn: Callable[[Any, Tensor, Tensor], Any] | None = None,
 ) -> Predictive:
     """Answer each row at the first size that is good enough for it, or at the last.
 
@@ -145,8 +145,8 @@ def refined(
         sizes: In the order they are tried.
         good: Of a distribution, which of its rows are good enough, shape (rows,).
         proposal: The proposal of all rows.
-        learn: A distribution, and a mask of the rows to try again -> what it tells about those rows: anything
-            that a mask of rows can index.
+        learn: A distribution, the mask of its rows that are tried again, and their numbers -> what is known
+            about them then: anything that a mask of rows can index.
     """
     rows = torch.arange(n_rows)
     learned: tuple[Any, ...] = ()
@@ -160,7 +160,7 @@ def refined(
             # What is kept is built again without the poor rows: simpler than to cut it out, and cheap beside
             # what the poor rows cost.
             groups.append((rows[~poor], build(rows[~poor], before, *(known[~poor] for known in learned))))
-        learned = () if learn is None else (learn(part, poor),)
         rows = rows[poor]
+        learned = () if learn is None else (learn(part, poor, rows),)
         part = build(rows, size, *learned)
     return Grouped([*groups, (rows, part)], proposal) if groups else part

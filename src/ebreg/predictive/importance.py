@@ -122,15 +122,18 @@ class ImportanceND:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
+        points = flat(y, self._B, self._D)
+        if not len(points):
+            return y.new_zeros(y.shape[:-1])
         with torch.set_grad_enabled(y.requires_grad and torch.is_grad_enabled()):
-            log_p = self._energy(flat(y, self._B, self._D)).reshape(y.shape[:-1]) - self.log_partition
+            log_p = self._energy(points).reshape(y.shape[:-1]) - self.log_partition
         if self._support is None:
             return log_p
         return log_p.masked_fill(~self._support.contains(y.detach()), -torch.inf)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Resampled from a pool of fresh draws, worth ten times as many as asked for. Shape (n, B, D)."""
-        share = (self.effective_sample_size / len(self._f)).clamp_min(1e-3)
+        share = (self.effective_sample_size / self.n_draws).clamp_min(1e-3)
         pool = math.ceil(10 * n / share.min().item()) if self._B else 0
         kept = self._draws.new_empty(n, self._B, self._D)
         log_total = torch.full_like(self.log_partition, -torch.inf)
@@ -150,11 +153,12 @@ class ImportanceND:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y in every target): (..., B, D) -> (..., B)."""
-        rows = flat(y, self._B, self._D)
         below = [
-            importance.expectation((self._draws <= row).all(dim=-1).to(row), self._weights) for row in rows
+            importance.expectation((self._draws <= point).all(dim=-1).to(point), self._weights)
+            for point in flat(y, self._B, self._D)
         ]
-        return torch.stack(below).reshape(y.shape[:-1])
+        # Rounding must not lift a probability above 1.
+        return torch.stack(below).clamp(max=1).reshape(y.shape[:-1]) if below else y.new_zeros(y.shape[:-1])
 
     def icdf(self, q: Tensor | float) -> Tensor:
         """Exists for one target only."""
@@ -172,9 +176,19 @@ class ImportanceND:
         cumulative = self._weights.gather(0, order).cumsum(dim=0).T.contiguous()  # (B, M)
         chosen = torch.searchsorted(cumulative, levels.to(cumulative).expand(self._B, -1).contiguous())
         chosen = order.gather(0, chosen.clamp(max=len(self._f) - 1).T)
-        return modes_by_ascent(
-            self.log_prob, self._draws.gather(0, chosen[..., None].expand(-1, -1, self._D))
-        )
+        starts = self._draws.gather(0, chosen[..., None].expand(-1, -1, self._D))
+        if self._support is None:
+            return modes_by_ascent(self.log_prob, starts)
+        low, high = self._support.limits
+        modes = modes_by_ascent(self._continued, starts)
+        return modes.rescaled(lambda y: y.clamp(low, high), self.log_partition.new_zeros(()))
+
+    def _continued(self, y: Tensor) -> Tensor:
+        # The log density, falling off beyond closed ends: an ascent can then slide along a wall.
+        support = self._support
+        assert support is not None
+        inside = y.clamp(*support.limits)
+        return self.log_prob(inside) - 0.5 * ((y - inside) / support.width).square().sum(dim=-1)
 
     def highest_density_region(self, mass: float) -> Region:
         """Where the density is above the threshold that holds ``mass``."""
@@ -186,8 +200,14 @@ class ImportanceND:
         """Expectation of ``fn``, (M, B, D) -> (M, B, ...)."""
         return importance.expectation(fn(self._draws), self._weights)
 
-    def adapted(self, rows: Tensor) -> FullMixture:
-        """A better source for some of the rows, numbers or a mask, fitted to their weighted draws."""
+    @property
+    def n_draws(self) -> int:
+        """Draws a row."""
+        return len(self._f)
+
+    def adapted(self, rows: Tensor | None = None) -> FullMixture:
+        """A better source for all rows, or for some: numbers or a mask; fitted to their weighted draws."""
+        rows = torch.arange(self._B) if rows is None else rows
         rows = rows.to(self._f.device)
         log_weights = importance.log_weights(self._f[:, rows], self._log_q[:, rows])
         return adapted(self._draws[:, rows], log_weights)

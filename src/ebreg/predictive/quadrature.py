@@ -25,7 +25,7 @@ _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 class Quadrature1D:
     """p(y | x) for one target, by nodes and interpolation between them.
 
-    Cubics between the nodes give thrice as many, and between those the log density is linear. Half of the
+    Cubics between the nodes give four times as many, and between those the log density is linear. Half of the
     nodes lie at the proposal's quantiles and evenly over the support; the other half where those have shown
     mass, so mass that the proposal misses is found and resolved.
 
