@@ -40,7 +40,7 @@ class TrainingConfig:
     learning_rate: float = 3e-3
     schedule: str = "warm-up"
     weight_decay: float = 0.0
-    clip_norm: float | None = 10.0
+    clip_norm: float | None = 1.0
     averaging: float | None = 8.0
     anchor: int | None = None
     patience: int | None = None
