@@ -598,3 +598,28 @@ def test_another_process_gives_the_same_answers(fitted, tmp_path):
     for path, answers in json.loads(run.stdout).items():
         for got, want in zip(answers, expected[path], strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-10)
+
+
+def test_fits_in_threads_are_those_of_one_thread_and_leave_the_random_state():
+    from joblib import Parallel, delayed
+
+    def one() -> np.ndarray:
+        return EnergyRegressor(**QUICK).fit(X, Y).predict(NEW)
+
+    alone, before = one(), torch.random.get_rng_state()
+    for answer in Parallel(n_jobs=2, backend="threading")(delayed(one)() for _ in range(4)):
+        np.testing.assert_array_equal(answer, alone)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_fit_that_fails_leaves_the_model_that_was_there():
+    reg = EnergyRegressor(**QUICK).fit(X, Y)
+    before = reg.predict(NEW)
+    with pytest.raises(ValueError, match="NaN"):
+        reg.fit(np.hstack([X, X]), np.full(len(X), np.nan))
+    np.testing.assert_array_equal(reg.predict(NEW), before)
+
+
+def test_validation_without_early_stopping_is_refused():
+    with pytest.raises(ValueError, match="early_stopping=True"):
+        EnergyRegressor(**{**QUICK, "early_stopping": False}).fit(X, Y, validation=(X, Y))

@@ -31,7 +31,7 @@ LAYERS = """
     models
     samplers
     methods
-    averages batches checkpoints folders processes schedules selection
+    averages batches checkpoints folders processes randomness schedules selection
     config
     training
     prediction

@@ -65,3 +65,9 @@ def test_an_infinite_value_never_wins_over_a_finite_one():
     for anchor in (None, 0, 1):
         assert kept(Selection(anchor=anchor), bad, rows(1)) == 1
         assert kept(Selection(anchor=anchor), rows(1), bad) == 0
+
+
+def test_an_anchor_that_lost_is_out_and_later_epochs_must_be_better():
+    selection = Selection(anchor=1)
+    # The anchor is clearly worse than epoch 0; epoch 2 is a little worse, within its noise.
+    assert kept(selection, rows(1), rows(1.5), rows(1.05, 0.1)) == 0

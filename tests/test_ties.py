@@ -247,3 +247,12 @@ def test_cells_of_integers_get_the_mass_of_their_value(kind, bounds):
             frequency = (y[x[:, 0] == sign] == value).mean()
             assert abs(found - frequency) < 0.08
     assert (np.abs(dist.mean - [y[x[:, 0] == sign].mean() for sign in signs[:, 0]]) < 0.2).all()
+
+
+def test_values_at_a_bound_hardly_move_the_mean():
+    counts = torch.tensor([0.0] * 700 + [1.0] * 250 + [2.0] * 50).double()[:, None]
+    bounds = Bounds(torch.tensor([0.0]), torch.tensor([torch.inf]))
+    moved = Ties.of(counts).spread(counts, bounds, seed=0)
+    assert (moved >= 0).all()
+    assert (moved.mean() - counts.mean()).abs() < 0.04
+    assert len(moved.unique()) == len(moved)

@@ -40,7 +40,7 @@ class TrainingConfig:
     learning_rate: float = 3e-3
     schedule: str = "warm-up"
     weight_decay: float = 0.0
-    clip_norm: float | None = 1.0
+    clip_norm: float | None = 10.0
     averaging: float | None = 8.0
     anchor: int | None = None
     patience: int | None = None
@@ -65,7 +65,7 @@ class TrainingConfig:
         if self.averaging is not None:
             self._keep("averaging", checks.positive("averaging", self.averaging))
         if self.weight_decay != 0:
-            self._keep("weight_decay", checks.positive("weight_decay", self.weight_decay))
+            self._keep("weight_decay", checks.positive("weight_decay, if not 0,", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
         checks.one_of("precision", self.precision, PRECISIONS)
 

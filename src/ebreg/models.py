@@ -71,6 +71,11 @@ class Model(nn.Module):
         """Settings of :meth:`predictive` that suffice to compare one epoch with another."""
         return {}
 
+    @torch.no_grad()
+    def proposal_at(self, x: Any) -> Any:
+        """The proposal for a batch of inputs, as a Distribution in the user's units."""
+        return self.predictive(x).proposal
+
     def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Those of some settings that :meth:`predictive` takes."""
         return {}
@@ -259,6 +264,14 @@ class EnergyModel(Model):
         if self.n_targets == 1:
             return {"n_nodes": 64, "max_nodes": 64}
         return {"n_draws": 512, "max_draws": 512}
+
+    @torch.no_grad()
+    def proposal_at(self, x: Any) -> Any:
+        """See :meth:`Model.proposal_at`; nothing of the energy is evaluated."""
+        x = checks.numbers("x", x).to(self.like.device)
+        with evaluating(self):
+            q = self._proposal_of(self.features(x)).rescaled(self.y_units.shift, self.y_units.scale)
+        return q.between(self.bounds.low, self.bounds.high) if hasattr(q, "between") else q
 
     def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
         """See :meth:`Model.relevant`."""

@@ -1,6 +1,7 @@
 """Prediction: the distribution of y for the rows of X, numpy in and numpy out, in chunks of rows."""
 
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -141,7 +142,7 @@ class Prediction:
     @property
     def proposal(self) -> Any:
         """The proposal of all rows, as a torch Distribution in the user's units."""
-        return self._of(self._x).proposal
+        return self._model.proposal_at(self._x)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of targets, in the user's units: (..., n) or (..., n, D) -> (..., n)."""
@@ -354,7 +355,7 @@ _MOST_KEPT = {1: 2048, 2: 256}
 
 def _frames_inside() -> int:
     # How far up the caller is who asked: the first frame outside of this package.
-    package = str(Path(__file__).parent)
+    package = f"{Path(__file__).parent}{os.sep}"
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1

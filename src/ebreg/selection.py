@@ -20,6 +20,7 @@ class Selection:
         kept_rows: Its NLL of each row, shape (n,).
         lowest: Number of the epoch with the lowest mean, for early stopping.
         lowest_nll: That mean.
+        last: Number of the epoch considered last.
     """
 
     anchor: int | None = None
@@ -27,6 +28,7 @@ class Selection:
     kept_rows: Tensor | None = None
     lowest: int | None = None
     lowest_nll: float = float("inf")
+    last: int = -1
 
     def consider(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
         """Take in an epoch; whether it is the one to keep now.
@@ -39,18 +41,18 @@ class Selection:
         nll = ((weights * rows).sum() / weights.sum()).item()
         if nll < self.lowest_nll:
             self.lowest, self.lowest_nll = epoch, nll
-        if self.kept_rows is not None and not self._is_preferred(epoch, rows, weights):
-            return False
-        self.kept, self.kept_rows = epoch, rows
-        return True
+        preferred = self.kept_rows is None or self._is_preferred(epoch, rows, weights)
+        self.last = epoch
+        if preferred:
+            self.kept, self.kept_rows = epoch, rows
+        return preferred
 
     def _is_preferred(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
-        assert self.kept is not None
         assert self.kept_rows is not None
         gain, error = _mean_and_error(self.kept_rows - rows, weights)
         if self.anchor is None or epoch < self.anchor:
             return gain > 0
-        if self.kept < self.anchor:  # this is the first that reaches it
+        if self.last < self.anchor:  # this is the first that reaches it
             return gain > -error
         return gain > error
 

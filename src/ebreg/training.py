@@ -25,6 +25,7 @@ from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.methods import Method
 from ebreg.processes import Processes, connect
+from ebreg.randomness import seeded
 from ebreg.schedules import SCHEDULES
 from ebreg.selection import Selection
 
@@ -111,7 +112,8 @@ def fit(
     if path is not None:
         checkpoints.prepare(path)
     device = method.model.like.device
-    with connect(device) as processes, _local_random_state(device, config.seed):
+    # Dropout and the like use the global random state.
+    with connect(device) as processes, seeded(config.seed, device):
         run = _Run(method, data, validation, config, processes)
         try:
             if path is not None and path.exists():
@@ -280,7 +282,7 @@ class _Run:
         kept = "the best epoch" if self.best else "the step before"
         raise TrainingError(
             f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of "
-            f"{kept} were kept. Lower learning_rate, set clip_norm, or standardise the targets."
+            f"{kept} were kept. A lower learning_rate helps; so may inputs and targets in smaller units."
         )
 
     def save(self, path: Path) -> None:
@@ -344,8 +346,15 @@ class _Run:
         if state.best_epoch is None or state.lowest_epoch is None:
             return Selection(self.config.anchor)
         lowest_nll = state.history[state.lowest_epoch]["validation_nll"]
-        rows = tensors["validation.rows"]
-        return Selection(self.config.anchor, state.best_epoch, rows, state.lowest_epoch, lowest_nll)
+        last = max(i for i, entry in enumerate(state.history) if "validation_nll" in entry)
+        return Selection(
+            self.config.anchor,
+            state.best_epoch,
+            tensors["validation.rows"],
+            state.lowest_epoch,
+            lowest_nll,
+            last,
+        )
 
     def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}
@@ -384,14 +393,6 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-@contextmanager
-def _local_random_state(device: torch.device, seed: int) -> Iterator[None]:
-    # Dropout and the like use the global state: it is seeded for the run and given back as it was.
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.random.manual_seed(seed % 2**63)
-        yield
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from ebreg.estimators.saving import Saving
 from ebreg.estimators.targets import Ties, parse_bounds
 from ebreg.methods import Method
 from ebreg.prediction import Prediction
+from ebreg.randomness import seeded
 from ebreg.scaling import Bounds
 from ebreg.training import fit
 from ebreg.units import Units
@@ -47,8 +48,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Returns:
             The regressor itself.
         """
+        targets = inputs.targets(X, y)  # first: a fit that fails here leaves the columns known before
         x = self._inputs(X, reset=not self._goes_on)
-        targets = inputs.targets(X, y)
         data = _counted(TensorData(x, targets.y, _check_weights(sample_weight, len(x))))
         bounds = self._bounds(targets.y.shape[1])
         bounds.check("y", data.y)
@@ -60,7 +61,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         train, held = self._hold_out(data, bounds, ties, validation, seed)
         design, method = self._start(train, bounds, ties, seed)
         self._train(method, train, held, seed)
-        if self.refit and validation is None and held is not None:
+        if self.refit and validation is None and held is not None and not self.interrupted_:
             self._finish(method, data, seed)
         self.model_ = method.model.exact()
         self.design_ = design
@@ -134,6 +135,10 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self, data: TensorData, bounds: Bounds, ties: Ties, validation: Any, seed: int
     ) -> tuple[TensorData, TensorData | None]:
         if validation is not None:
+            if not self.early_stopping:
+                raise ValueError(
+                    "validation is there to stop early on: set early_stopping=True, or leave it out"
+                )
             if not isinstance(validation, tuple | list) or len(validation) != 2:
                 raise ValueError("validation must be a pair (X, y)")
             X, y = validation
@@ -152,8 +157,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         units = Units.of(data.x if backbone is None else None, data.y, bounds)
         width = checks.at_least("width", self.width, 1)
         # The weights come from the seed, and nobody else's random numbers change.
-        with torch.random.fork_rng(devices=[]):
-            torch.random.manual_seed(seed)
+        with seeded(seed):
             design = Design(
                 n_inputs=data.x.shape[1] if backbone is None else None,
                 n_features=width if backbone is None else count_features(backbone, data.x),
@@ -182,6 +186,13 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self.history_ = training.history
         self.n_iter_ = len(training.history)
         self.best_epoch_ = training.best_epoch
+        self.interrupted_ = training.interrupted
+        if self.interrupted_:
+            warnings.warn(
+                f"the fit was interrupted after {self.n_iter_} passes; the best weights so far are kept",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _finish(self, method: Method, data: TensorData, seed: int) -> None:
         # The rows that were set aside have done their work; now there is something to learn from them too.

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
 from ebreg.models import Model
 from ebreg.networks import Parts
+from ebreg.randomness import seeded
 from ebreg.units import Units
 
 # Fitted attributes that are kept as they are, and what a file that nobody edited has for them.
@@ -99,7 +99,7 @@ class Saving(BaseEstimator):
 def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
     units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
-    with torch.random.fork_rng(devices=[]):
+    with seeded(0):
         return design.parts(units.tail.bounds, backbone), units
 
 

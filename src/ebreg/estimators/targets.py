@@ -66,8 +66,11 @@ class Ties:
         """
         generator = torch.Generator().manual_seed(seed)
         u = torch.rand(y.shape, generator=generator, dtype=torch.float64) - 0.5
-        moved = y.double() + self.cells * u
-        # What would leave the range comes back into its half of the cell: none piles up at the end.
+        # Near an end a cell is cut. Spread evenly over what is left, the mean would move away from the end:
+        # it is spread as far as the end is away, and at the end itself over a little: none piles up.
+        room = torch.minimum(y.double() - bounds.low, bounds.high - y.double())
+        half = torch.minimum(0.5 * self.cells, room).maximum(0.05 * self.cells)
+        moved = y.double() + 2 * half * u
         moved = torch.where(moved < bounds.low, 2 * bounds.low - moved, moved)
         moved = torch.where(moved > bounds.high, 2 * bounds.high - moved, moved)
         return torch.where(self.cells > 0, moved, y.double()).clamp(bounds.low, bounds.high)
