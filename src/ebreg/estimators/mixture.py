@@ -62,7 +62,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         bounds: Any = None,
         max_iter: int | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 3e-3,
+        learning_rate: float = 2e-3,
         weight_decay: float = 0.0,
         early_stopping: bool = True,
         validation_fraction: float | str = "auto",
