@@ -236,7 +236,7 @@ def test_cells_of_integers_get_the_mass_of_their_value(kind, bounds):
     y = np.where(
         x[:, 0] > 0, own.choice(4, N, p=[0.1, 0.2, 0.3, 0.4]), own.choice(4, N, p=[0.5, 0.3, 0.2, 0])
     )
-    regressor = kind(n_components=8, width=32, max_iter=60, bounds=bounds, random_state=0, verbose=False)
+    regressor = kind(n_components=8, width=32, max_iter=120, bounds=bounds, random_state=0, verbose=False)
     with pytest.warns(TiesWarning):
         regressor.fit(x, y.astype(float))
     signs = np.array([[-1.0], [1.0]])

@@ -282,7 +282,7 @@ class _Run:
         kept = "the best epoch" if self.best else "the step before"
         raise TrainingError(
             f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of "
-            f"{kept} were kept. A lower learning_rate helps; so may inputs and targets in smaller units."
+            f"{kept} were kept. Lower learning_rate, or bring inputs and targets to smaller units."
         )
 
     def save(self, path: Path) -> None:
