@@ -25,7 +25,7 @@ def run(n_rows: int = 5000) -> list[Row]:
             X, y
         ),
     }
-    mlp = MLPRegressor((64, 64), max_iter=50, early_stopping=True, random_state=0).fit(X, y)
+    mlp = MLPRegressor(hidden_layer_sizes=(64, 64), max_iter=50, early_stopping=True, random_state=0).fit(X, y)
     ngb = NGBRegressor(random_state=0, verbose=False).fit(X, y)
     found = []
     for name, model in ours.items():
