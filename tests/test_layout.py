@@ -16,7 +16,8 @@ LAYERS = """
     _version checks errors
     regions uniforms
     ascent cubic loglinear
-    distributions.normal distributions.questions
+    distributions.components distributions.normal distributions.questions distributions.roots
+    distributions.log_density
     distributions.full distributions.mixture
     distributions.truncated
     distributions.noise
@@ -31,8 +32,9 @@ LAYERS = """
     models
     samplers
     methods
-    averages batches checkpoints folders processes randomness schedules selection
+    averages batches checkpoints folders interrupts processes randomness schedules selection
     config
+    state
     training
     prediction
     estimators.design estimators.inputs estimators.recipe estimators.targets
@@ -41,8 +43,9 @@ LAYERS = """
     estimators.energy estimators.mixture
     estimators
     persistence
-    datasets.toy metrics.grid metrics.scores plots.canvas
-    metrics.calibration plots.calibration plots.densities plots.training
+    datasets.toy metrics.grid metrics.rows plots.canvas
+    metrics.scores
+    metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
     demo
     cli

@@ -6,51 +6,26 @@ same weights, to the last bit, as one that was not.
 """
 
 import math
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebreg import checkpoints, checks
-from ebreg.averages import Average
+from ebreg import checkpoints
 from ebreg.batches import Data, as_data, weights_of
 from ebreg.config import PRECISIONS, TrainingConfig
-from ebreg.errors import CheckpointError, TrainingError
+from ebreg.errors import TrainingError
+from ebreg.interrupts import stop_on_interrupt
 from ebreg.methods import Method
 from ebreg.processes import Processes, connect
 from ebreg.randomness import seeded
 from ebreg.schedules import SCHEDULES
-from ebreg.selection import Selection
-
-
-@dataclass
-class Progress:
-    """Where a training stands; all that a checkpoint holds beside tensors.
-
-    Attributes:
-        epoch: Epochs finished.
-        batch: Batches finished in the epoch under way.
-        history: One entry per finished epoch: the mean of each loss, and ``validation_nll`` if validated.
-        sums: Sums of the losses over the examples of the epoch under way.
-        best_epoch: Epoch whose weights are kept.
-        lowest_epoch: Epoch with the lowest validation NLL.
-        seconds: Time spent so far.
-    """
-
-    epoch: int = 0
-    batch: int = 0
-    history: list[dict[str, float]] = field(default_factory=list)
-    sums: dict[str, float] = field(default_factory=dict)
-    best_epoch: int | None = None
-    lowest_epoch: int | None = None
-    seconds: float = 0.0
+from ebreg.state import Progress, State
 
 
 @dataclass(frozen=True)
@@ -139,26 +114,15 @@ class _Run:
         self.config, self.processes = config, processes
         self.parallel = processes.wrap(method)
         self.device = method.model.like.device
-        self.parameters = [p for p in method.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=True,  # one pass over all parameters; for small networks most of a step is overhead
-        )
-        self.average = None if config.averaging is None else Average(method, config.averaging)
         self.weights = weights_of(data)
-        self.noise = torch.Generator().manual_seed(config.seed % 2**63)
-        self.state = Progress()
-        self.best: dict[str, Tensor] = {}
-        self.selection = Selection(config.anchor)
+        self.state = State(method, config)
         self.n_batches = len(_batches(torch.arange(len(data)), config.batch_size))
 
     def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
-        config, state = self.config, self.state
+        config, state = self.config, self.progress
         start = time.perf_counter() - state.seconds
         bar = _bar(progress and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
-        with bar, _stop_on_interrupt() as stop:
+        with bar, stop_on_interrupt() as stop:
             bar.update(state.epoch * self.n_batches + state.batch)
             while state.epoch < config.epochs and not self._out_of_patience() and not self._agreed(stop):
                 self._epoch(path, bar, stop)
@@ -168,18 +132,16 @@ class _Run:
                 if after_epoch is not None:
                     after_epoch(state.epoch)
                 if path is not None and config.checkpoint_every is None:
-                    self.save(path)
+                    self._save(path)
             interrupted = stop.is_set()
             if interrupted and path is not None:
-                self.save(path)
-        if self.best:
-            self.method.load_state_dict(self.best)
-        elif self.average is not None:
-            self.method.load_state_dict(self.candidate.state_dict())
+                self._save(path)
+        if not self.state.take_best():
+            self.state.take_candidate()
         return Training(state.history, state.best_epoch, interrupted, state.seconds)
 
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
-        config, state = self.config, self.state
+        config, state = self.config, self.progress
         self.method.train()
         seed = (config.seed * 1_000_003 + state.epoch) % 2**63
         order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
@@ -188,30 +150,29 @@ class _Run:
             state.batch += 1
             bar.update()
             if path is not None and config.checkpoint_every and self.n_steps % config.checkpoint_every == 0:
-                self.save(path)
+                self._save(path)
             if self._agreed(stop) and state.batch < self.n_batches:
                 return
         self._finish_epoch(bar)
 
     @property
-    def candidate(self) -> Method:
-        """The method with the weights that would be kept now."""
-        return self.method if self.average is None else self.average.module
+    def progress(self) -> Progress:
+        return self.state.progress
 
     @property
     def n_steps(self) -> int:
-        return self.state.epoch * self.n_batches + self.state.batch
+        return self.progress.epoch * self.n_batches + self.progress.batch
 
     def _step(self, index: Tensor) -> None:
         config = self.config
         lr = config.learning_rate * SCHEDULES[config.schedule](
             self.n_steps / (config.epochs * self.n_batches)
         )
-        for group in self.optimizer.param_groups:
+        for group in self.state.optimizer.param_groups:
             group["lr"] = lr
         # Every process makes the points of the whole batch and takes those of its own rows, so that the draws
         # do not depend on the number of processes. A process without rows repeats one at weight 0.
-        points = self.method.points(len(index), self.noise)
+        points = self.method.points(len(index), self.state.noise)
         own = self.processes.own(len(index))
         weight = self.processes.count / len(index) if len(own) else 0.0
         own = own if len(own) else torch.zeros(1, dtype=torch.long)
@@ -222,19 +183,19 @@ class _Run:
         importance = self.weights[index[own]].to(self.device)
         losses = {name: importance.to(values.dtype) * values for name, values in losses.items()}
         loss = weight * torch.stack([values.sum() for values in losses.values()]).sum()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.state.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, config.clip_norm or math.inf)
+        norm = torch.nn.utils.clip_grad_norm_(self.state.parameters, config.clip_norm or math.inf)
         self._check_finite(norm, loss, x, y)
-        self.optimizer.step()
-        if self.average is not None:
-            self.average.update()
+        self.state.optimizer.step()
+        if self.state.average is not None:
+            self.state.average.update()
         for name, values in losses.items():
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
-            self.state.sums[name] = self.state.sums.get(name, 0.0) + share
+            self.progress.sums[name] = self.progress.sums.get(name, 0.0) + share
 
     def _finish_epoch(self, bar: Any) -> None:
-        state = self.state
+        state = self.progress
         sums = self.processes.total(*state.sums.values())
         entry = {name: total / len(self.data) for name, total in zip(state.sums, sums, strict=True)}
         due = (state.epoch + 1) % self.config.validation_every == 0 or state.epoch + 1 == self.config.epochs
@@ -246,7 +207,7 @@ class _Run:
 
     @torch.no_grad()
     def _validate(self, validation: Data) -> float:
-        candidate = self.candidate.eval()
+        candidate = self.state.candidate.eval()
         rows = torch.zeros(len(validation), dtype=torch.float64)
         for index in self.processes.own(len(rows)).split(self.config.validation_rows):
             if len(index):
@@ -254,14 +215,15 @@ class _Run:
                 rows[index] = candidate.validation_nll(x.to(self.device), y.to(self.device)).cpu().double()
         rows = torch.tensor(self.processes.total(*rows.tolist()), dtype=torch.float64)
         weights = weights_of(validation).double()
-        if self.selection.consider(self.state.epoch, rows, weights):
-            self.best = {name: value.detach().clone() for name, value in candidate.state_dict().items()}
-        self.state.best_epoch, self.state.lowest_epoch = self.selection.kept, self.selection.lowest
+        selection = self.state.selection
+        if selection.consider(self.progress.epoch, rows, weights):
+            self.state.keep_candidate()
+        self.progress.best_epoch, self.progress.lowest_epoch = selection.kept, selection.lowest
         return ((weights * rows).sum() / weights.sum()).item()
 
     def _out_of_patience(self) -> bool:
-        lowest, patience = self.state.lowest_epoch, self.config.patience
-        return patience is not None and lowest is not None and self.state.epoch - lowest > patience
+        lowest, patience = self.progress.lowest_epoch, self.config.patience
+        return patience is not None and lowest is not None and self.progress.epoch - lowest > patience
 
     def _agreed(self, stop: threading.Event) -> bool:
         # Ctrl-C may reach one process before another; all must leave after the same step.
@@ -273,100 +235,26 @@ class _Run:
         # Averaged over the processes already, so all of them see the same.
         if torch.isfinite(gradient_norm):
             return
-        where = f"at epoch {self.state.epoch}, batch {self.state.batch}"
+        where = f"at epoch {self.progress.epoch}, batch {self.progress.batch}"
         for name, values in (("x", x), ("y", y)):
             if not torch.isfinite(values).all():
                 raise TrainingError(f"{name} is not finite {where}: remove or impute such examples")
-        if self.best:
-            self.method.load_state_dict(self.best)
-        kept = "the best epoch" if self.best else "the step before"
+        kept = "the best epoch" if self.state.take_best() else "the step before"
         raise TrainingError(
             f"the loss is {loss.item()} and its gradient {gradient_norm.item()} {where}; the weights of "
             f"{kept} were kept. Lower learning_rate, or bring inputs and targets to smaller units."
         )
 
-    def save(self, path: Path) -> None:
-        sums = self.processes.total(*self.state.sums.values())
-        if not self.processes.is_first:
-            return
-        state = replace(self.state, sums=dict(zip(self.state.sums, sums, strict=True)))
-        tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
-        tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        if self.selection.kept_rows is not None:
-            tensors["validation.rows"] = self.selection.kept_rows
-        if self.average is not None:
-            state_dict = self.average.module.state_dict()
-            tensors |= {f"average.{name}": value for name, value in state_dict.items()}
-        for i, slots in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{i}.{name}": value for name, value in slots.items()}
-        tensors["random.noise"] = self.noise.get_state()
-        tensors["random.global"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
-        checkpoints.write(path, tensors, {"settings": self._identity(), "progress": asdict(state)})
+    def _save(self, path: Path) -> None:
+        sums = self.processes.total(*self.progress.sums.values())
+        if self.processes.is_first:
+            self.state.save(path, self._identity(), dict(zip(self.progress.sums, sums, strict=True)))
 
     def restore(self, path: Path) -> None:
-        tensors, facts = checkpoints.read(path)
-        for name, here in self._identity().items():
-            there = facts["settings"].get(name)
-            if there != here:
-                raise CheckpointError(
-                    f"{path} was made with {name} = {there!r}, and this training has {here!r}; "
-                    "use the same settings to resume, or another path to start anew"
-                )
-        weights = _under("method.", tensors)
-        checkpoints.check_fits(self.method, weights, path)
-        average = _under("average.", tensors)
-        if self.average is not None:
-            checkpoints.check_fits(self.average.module, average, path)
-        try:
-            state = Progress(**facts["progress"])
-            optimizer = self._optimizer_state(_under("optimizer.", tensors))
-            noise, everywhere = tensors["random.noise"], tensors["random.global"]
-            selection = self._selection(state, tensors)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise CheckpointError(
-                f"{path} was edited or damaged ({error!r}); delete it to start anew"
-            ) from error
-        self.method.load_state_dict(weights)
-        if self.average is not None:
-            self.average.module.load_state_dict(average)
-        self.optimizer.load_state_dict(optimizer)
-        self.best, self.selection = _under("best.", tensors), selection
-        self.noise.set_state(noise)
-        torch.set_rng_state(everywhere)
-        if self.device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
-        # The first process holds the sums of all.
-        self.state = state if self.processes.is_first else replace(state, sums=dict.fromkeys(state.sums, 0.0))
-        if self.average is not None:
-            self.average.n_steps = self.n_steps
-
-    def _selection(self, state: Progress, tensors: dict[str, Tensor]) -> Selection:
-        if state.best_epoch is None or state.lowest_epoch is None:
-            return Selection(self.config.anchor)
-        lowest_nll = state.history[state.lowest_epoch]["validation_nll"]
-        last = max(i for i, entry in enumerate(state.history) if "validation_nll" in entry)
-        return Selection(
-            self.config.anchor,
-            state.best_epoch,
-            tensors["validation.rows"],
-            state.lowest_epoch,
-            lowest_nll,
-            last,
-        )
-
-    def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            index, slot = name.split(".", 1)
-            slots.setdefault(int(index), {})[slot] = value
-        if sorted(slots) != list(range(len(self.parameters))):
-            raise KeyError(f"the optimiser knows {len(slots)} of {len(self.parameters)} parameters")
-        for i, parameter in enumerate(self.parameters):
-            for name in ("exp_avg", "exp_avg_sq"):
-                checks.shape(f"optimizer {name}", slots[i][name], tuple(parameter.shape))
-        return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
+        """Go on from a checkpoint."""
+        self.state.restore(path, self._identity(), self.n_batches)
+        if not self.processes.is_first:  # the first holds the sums of all
+            self.progress.sums = dict.fromkeys(self.progress.sums, 0.0)
 
     def _identity(self) -> dict[str, Any]:
         # What must be equal for a resumed run to be the same run. Checkpoints may come more or less often.
@@ -389,30 +277,6 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-@contextmanager
-def _stop_on_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C asks to stop after the step under way; the second one raises as usual."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def handle(signum: int, frame: Any) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, handle)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _bar(show: bool, name: str, n_steps: int) -> Any:

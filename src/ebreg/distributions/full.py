@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ebreg import checks
-from ebreg.distributions import normal
+from ebreg.distributions import components, normal
 
 
 class FullMixture:
@@ -61,32 +61,14 @@ class FullMixture:
             Shape (M, B, D), not differentiated.
         """
         B, _, D = self.means.shape
-        u = u[:, None].expand(-1, B, -1) if u.dim() == 2 else u
-        checks.shape("u", u, ("M", B, D))
+        u = components.points(u, B, D)
         with torch.no_grad():
             u = u.to(self.means, copy=True)
-            component, u[..., 0] = self._component(u[..., 0])
+            component, u[..., 0] = components.choose(self.logits.exp(), u[..., 0])
             z = normal.icdf(u)
             # Target by target: the memory is that of the draws, not D times as much.
             moves = [
-                (_pick(self.cholesky[:, :, d, : d + 1], component) * z[..., : d + 1]).sum(dim=-1)
+                (components.pick(self.cholesky[:, :, d, : d + 1], component) * z[..., : d + 1]).sum(dim=-1)
                 for d in range(D)
             ]
-            return _pick(self.means, component) + torch.stack(moves, dim=-1)
-
-    def _component(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        # The component whose interval v falls into, counted through all rows, and how far into it: (M, B).
-        weights = self.logits.exp()
-        upper = weights.cumsum(dim=1)
-        # Rounding must not let v fall outside of every interval, or into one of no width.
-        v = v.clamp_min(torch.finfo(v.dtype).tiny) * upper[:, -1]
-        B, K = weights.shape
-        component = torch.searchsorted(upper, v.T.contiguous()).T
-        component = component + torch.arange(0, B * K, K, device=v.device)
-        weight, top = (_pick(table[..., None], component)[..., 0] for table in (weights, upper))
-        return component, (v - (top - weight)) / weight
-
-
-def _pick(table: Tensor, component: Tensor) -> Tensor:
-    # Entries of a table (B, K, n) for components counted through all rows, (M, B) -> (M, B, n).
-    return table.flatten(0, 1).index_select(0, component.flatten()).unflatten(0, component.shape)
+            return components.pick(self.means, component) + torch.stack(moves, dim=-1)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +10,10 @@ from torch.distributions import Distribution, constraints
 
 from ebreg import checks, uniforms
 from ebreg.ascent import modes_by_ascent
-from ebreg.distributions import normal
+from ebreg.distributions import components, normal
+from ebreg.distributions.log_density import MixtureLogDensity
 from ebreg.distributions.questions import check_mass, quantiles
+from ebreg.distributions.roots import solve_quantile
 from ebreg.loglinear import LogLinear
 from ebreg.regions import Modes, Region
 
@@ -91,7 +92,7 @@ class GaussianMixture(Distribution):
         """Log density: (..., B, D) -> (..., B)."""
         self._check_value(value)
         means, scales = (part.permute(2, 1, 0).contiguous() for part in (self.means, self.scales))
-        log_prob = _LogDensity.apply(
+        log_prob = MixtureLogDensity.apply(
             value.reshape(math.prod(value.shape[:-2]), *value.shape[-2:]),
             self._log_weights.T.contiguous(),
             means,
@@ -108,7 +109,7 @@ class GaussianMixture(Distribution):
         with torch.no_grad():
             # 1 - rand lies in (0, 1]: 0 itself could fall to a component without weight.
             v = 1 - torch.rand(n, B, generator=generator, dtype=self.means.dtype, device=self.means.device)
-            component, _ = self._component(v)
+            component, _ = components.choose(self.logits.exp(), v)
             return self._draw(component, generator).reshape(*sample_shape, B, self.n_targets)
 
     def from_uniform(self, u: Tensor) -> Tensor:
@@ -122,12 +123,10 @@ class GaussianMixture(Distribution):
         Returns:
             Shape (M, B, D), not differentiated.
         """
-        B, D = self.batch_shape[0], self.n_targets
-        u = u[:, None].expand(-1, B, -1) if u.dim() == 2 else u
-        checks.shape("u", u, ("M", B, D))
+        u = components.points(u, self.batch_shape[0], self.n_targets)
         with torch.no_grad():
             u = u.to(self.means, copy=True)
-            component, u[..., 0] = self._component(u[..., 0])
+            component, u[..., 0] = components.choose(self.logits.exp(), u[..., 0])
             return self._from_component(component, u)
 
     def place(self, y: Tensor, u: Tensor) -> Tensor:
@@ -269,13 +268,13 @@ class GaussianMixture(Distribution):
         return self.means + self.scales * torch.special.ndtri(q)
 
     def _from_component(self, component: Tensor, u: Tensor) -> Tensor:
-        # Levels u, (M, B, D), of the components that _component has chosen, (M, B) -> (M, B, D).
-        means, scales = self._chosen(component, self.means, self.scales)
+        # Levels u, (M, B, D), of the chosen components, (M, B) -> (M, B, D).
+        means, scales = (components.pick(table, component) for table in (self.means, self.scales))
         return torch.addcmul(means, scales, normal.icdf(u))
 
     def _draw(self, component: Tensor, generator: torch.Generator | None) -> Tensor:
         # A draw from each chosen component: (M, B) -> (M, B, D). Faster than levels, and finer in the tails.
-        means, scales = self._chosen(component, self.means, self.scales)
+        means, scales = (components.pick(table, component) for table in (self.means, self.scales))
         z = torch.randn(means.shape, generator=generator, dtype=means.dtype, device=means.device)
         return torch.addcmul(means, scales, z)
 
@@ -295,30 +294,11 @@ class GaussianMixture(Distribution):
     def _check_value(self, value: Tensor) -> None:
         checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
 
-    def _component(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        # The component whose interval v falls into, counted through all rows, and how far into it: (M, B).
-        weights = self.logits.exp()
-        upper = weights.cumsum(dim=1)
-        # Rounding must not let v fall outside of every interval, or into one of no width.
-        v = v.clamp_min(torch.finfo(v.dtype).tiny) * upper[:, -1]
-        B, K = weights.shape
-        component = torch.arange(0, B * K, K, dtype=torch.int32, device=v.device).repeat(len(v), 1)
-        for border in upper.T[:-1].contiguous():  # K comparisons of (M, B) beat one of (M, B, K)
-            component += v > border
-        weight, top = _pick(weights, component), _pick(upper, component)
-        return component, (v - (top - weight)) / weight
-
     def _centred_moments(self) -> tuple[Tensor, Tensor, Tensor]:
         # Weights, (B, K, 1); means of the components less that of the mixture, and variances, (B, K, D).
         weights = self.logits.exp()[:, :, None]
         means, variances = self._component_moments()
         return weights, means - (weights * means).sum(dim=1, keepdim=True), variances
-
-    def _chosen(self, component: Tensor, *tables: Tensor) -> list[Tensor]:
-        # Entries of tables (B, K, D) for the chosen components, (M, B) -> each (M, B, D).
-        D = self.n_targets
-        index = component[..., None] * D + torch.arange(D, dtype=component.dtype, device=component.device)
-        return [_pick(table, index) for table in tables]
 
     def _nodes_around(self, centres: Tensor) -> Tensor:
         # (B, K, 1) -> (257 K, B). They resolve every component, however narrow or light; 1/16 of its scale
@@ -339,7 +319,7 @@ class GaussianMixture(Distribution):
         rows = torch.arange(q.shape[1], device=q.device).expand(q.shape).flatten()
         levels, exact = q.flatten(), self.double()
         ends = exact._component_icdf(q[..., None, None]).flatten(0, 1)[..., 0]  # (n, K)
-        y = _solve_quantile(
+        y = solve_quantile(
             levels,
             lambda y, left: exact._cdf_and_density(y, rows[left]),
             ends.amin(dim=1),
@@ -356,86 +336,3 @@ class GaussianMixture(Distribution):
         z = (y - means) / scales  # (n, K, 1)
         density = heights * (normal.density(z) / scales)[..., 0]
         return (weights * self._share_below(y, z, rows)[..., 0]).sum(dim=1), density.sum(dim=1)
-
-
-class _LogDensity(torch.autograd.Function):
-    """Log density of a mixture with a backward pass by responsibilities: half the time of autograd's own.
-
-    Components come first, since reductions over a leading axis are several times faster: values (M, B, D),
-    log weights (K, B), means and scales (D, K, B) -> (M, B).
-    """
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor) -> Tensor:
-        """Keep the responsibilities, so that the way back needs no exponential."""
-        z, joint, total, top = _responsibilities(value, log_weights, means, scales)
-        ctx.save_for_backward(value, log_weights, means, scales, z, joint, total)
-        return total.log() + top
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor, Tensor]:
-        """Gradients for the four arguments."""
-        *arguments, z, joint, total = ctx.saved_tensors
-        if torch.is_grad_enabled():  # second derivatives are wanted, and what was kept has no history
-            z, joint, total, _ = _responsibilities(*arguments)
-        scales = arguments[-1]
-        share = joint * (grad / total)  # responsibilities times what comes in, (K, M, B)
-        pull = share * z
-        by_weight, by_mean = share.sum(dim=1), pull.sum(dim=2) / scales
-        by_value = -(pull / scales[:, :, None]).sum(dim=1).movedim(0, -1) if ctx.needs_input_grad[0] else None
-        return by_value, by_weight, by_mean, ((pull * z).sum(dim=2) - by_weight) / scales
-
-
-def _responsibilities(
-    value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Standardised values, (D, K, M, B); joint densities over e^top, (K, M, B); their sum and top, (M, B)."""
-    z = (value.movedim(-1, 0)[:, None] - means[:, :, None]) / scales[:, :, None]
-    log_norm = log_weights - (scales.log() + normal.LOG_SQRT_2PI).sum(dim=0)
-    log_joint = log_norm[:, None] - 0.5 * (z * z).sum(dim=0)
-    top = log_joint.amax(dim=0).clamp_min(torch.finfo(z.dtype).min)
-    # e^-80 adds nothing to 1, and exp is ten times slower where it underflows.
-    joint = (log_joint - top).clamp(min=-80).exp()
-    return z, joint, joint.sum(dim=0), top
-
-
-def _solve_quantile(
-    q: Tensor,
-    cdf_and_density: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
-    low: Tensor,
-    high: Tensor,
-) -> Tensor:
-    """Newton steps inside a bracket that halves when they leave it, for n mixtures of one target.
-
-    Args:
-        q: Levels, shape (n,).
-        cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
-        low: Ends of the brackets, shape (n,).
-        high: The same.
-
-    Returns:
-        Shape (n,).
-    """
-    y = 0.5 * (low + high)
-    left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
-    for iteration in range(200):
-        mass, slope = cdf_and_density(y[left], left)
-        gap = mass - q[left]
-        low[left] = torch.where(gap < 0, y[left], low[left])
-        high[left] = torch.where(gap > 0, y[left], high[left])
-        newton = y[left] - gap / slope
-        # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
-        good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
-        moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
-        moved = torch.where(gap == 0, y[left], moved)
-        going = (moved - y[left]).abs() > 2 * torch.finfo(y.dtype).eps * moved.abs()
-        y[left] = moved
-        left = left[going]
-        if not len(left):
-            break
-    return y
-
-
-def _pick(table: Tensor, index: Tensor) -> Tensor:
-    # Entries by their place in the flat table: ten times faster than by one index for each axis.
-    return table.flatten().index_select(0, index.flatten()).reshape(index.shape)

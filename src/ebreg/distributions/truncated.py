@@ -9,7 +9,7 @@ from torch.distributions import constraints
 
 from ebreg import checks
 from ebreg.ascent import modes_by_ascent
-from ebreg.distributions import normal
+from ebreg.distributions import components, normal
 from ebreg.distributions.mixture import GaussianMixture
 from ebreg.loglinear import gauss_legendre
 from ebreg.regions import Modes
@@ -122,7 +122,9 @@ class TruncatedMixture(GaussianMixture):
         return self._at_level(q, *self._level_tables())
 
     def _from_component(self, component: Tensor, u: Tensor) -> Tensor:
-        return self._at_level(normal.inner(u), *self._chosen(component, *self._level_tables()))
+        return self._at_level(
+            normal.inner(u), *(components.pick(table, component) for table in self._level_tables())
+        )
 
     def _draw(self, component: Tensor, generator: torch.Generator | None) -> Tensor:
         shape, like = (*component.shape, self.n_targets), self.means

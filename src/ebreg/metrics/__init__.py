@@ -7,16 +7,8 @@ answer in torch. A score has one value for each row, lower is better, and its me
 
 from ebreg.metrics.calibration import calibration_curve, calibration_error, coverage, pit
 from ebreg.metrics.grid import kl_on_grid, log_normalize_on_grid, nll_on_grid
-from ebreg.metrics.scores import (
-    cell_nll,
-    crps,
-    crps_scorer,
-    energy_score,
-    interval_score,
-    nll,
-    nll_scorer,
-    pinball,
-)
+from ebreg.metrics.scorers import crps_scorer, nll_scorer
+from ebreg.metrics.scores import cell_nll, crps, energy_score, interval_score, nll, pinball
 
 __all__ = [
     "calibration_curve",

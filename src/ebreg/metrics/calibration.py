@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ebreg import checks
-from ebreg.metrics.scores import Values, by_row, equal_tails, levels, share, without_single_target
+from ebreg.metrics.rows import Values, by_row, equal_tails, levels, share, without_single_target
 
 
 def pit(dist: Any, y: Any) -> Values:
