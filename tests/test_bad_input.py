@@ -452,3 +452,50 @@ class TestHardButSensible:
 
     def test_one_row_that_counts(self, regressor):
         assert_finite(regressor.fit(X, Y, sample_weight=with_one(np.zeros(30), 1)), X, Y)
+
+
+@pytest.mark.parametrize("name", ["early_stopping", "refit"])
+def test_flags_are_true_or_false(regressor, name):
+    with pytest.raises(TypeError, match=f"{name} must be True or False, got 'no'"):
+        regressor.set_params(**{name: "no"}).fit(X, Y)
+    regressor.set_params(**{name: np.bool_(False)}).fit(X, Y)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_trains_where_gradients_are_switched_off(regressor, mode):
+    with mode():
+        inside = regressor.fit(X, Y).predict(X)
+    np.testing.assert_allclose(regressor.fit(X, Y).predict(X), inside, rtol=1e-9)
+
+
+def test_a_training_that_went_astray_is_told(regressor):
+    regressor.set_params(max_iter=30, width=64, learning_rate=1.0)
+    with pytest.warns(TrustWarning, match="the training went astray.*Lower learning_rate"):
+        regressor.fit(X, Y)
+
+
+def test_a_training_that_did_not_is_not(regressor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor.set_params(max_iter=30).fit(X, Y)
+
+
+@pytest.mark.parametrize(("n_rows", "batch_size"), [(1, None), (30, 1)])
+def test_batch_norm_of_one_row_is_refused(regressor, n_rows, batch_size):
+    backbone = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    regressor.set_params(backbone=backbone, batch_size=batch_size, early_stopping=False)
+    with pytest.raises(ValueError, match="batch-norm needs two rows or more"):
+        regressor.fit(X[:n_rows], Y[:n_rows])
+
+
+def test_columns_of_other_names_are_refused_with_a_backbone_too(regressor):
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    regressor.set_params(backbone=nn.Linear(3, 4)).fit(frame, Y)
+    with pytest.raises(ValueError, match="feature names"):
+        regressor.predict(frame[["c", "b", "a"]])
+
+
+def test_levels_by_row_are_refused_for_several_targets(regressor):
+    dist = regressor.fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X)
+    with pytest.raises(ValueError, match=r"q must have shape \(\) or \(Q,\) for several targets"):
+        dist.quantile(np.full((2, 30), 0.5))

@@ -453,7 +453,7 @@ class TestWarmStart:
     def test_keeps_units_and_bounds(self):
         reg = EnergyRegressor(**QUICK, warm_start=True, bounds=(-10, 10)).fit(X, Y)
         scale = reg.model_.y_units.scale.clone()
-        reg.set_params(bounds=None).fit(X, 2 * Y)
+        reg.fit(X, 2 * Y)
         assert torch.equal(reg.model_.y_units.scale, scale)
         with pytest.raises(ValueError, match="y must lie within bounds"):
             reg.fit(X, Y + 20)
@@ -462,6 +462,12 @@ class TestWarmStart:
         reg = copy.deepcopy(fitted("energy")).set_params(warm_start=True)
         with pytest.raises(ValueError, match="set warm_start=False to start anew"):
             reg.fit(X, np.stack([Y, Y], axis=1))
+
+    @pytest.mark.parametrize("changed", [{"width": 9}, {"n_components": 3}, {"bounds": (-10, 10)}])
+    def test_refuses_what_it_cannot_change(self, fitted, changed):
+        reg = copy.deepcopy(fitted("energy")).set_params(warm_start=True, **changed)
+        with pytest.raises(ValueError, match=f"{next(iter(changed))}.*set warm_start=False to start anew"):
+            reg.fit(X, Y)
 
     def test_after_a_failed_fit_the_old_model_answers(self, fitted):
         reg = copy.deepcopy(fitted("energy"))

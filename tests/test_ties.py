@@ -11,7 +11,7 @@ from scipy import stats
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
-from ebreg.estimators.targets import Ties
+from ebreg.estimators.targets import Ties, originals
 from ebreg.scaling import Bounds
 
 KINDS = [EnergyRegressor, MixtureDensityRegressor]
@@ -256,3 +256,19 @@ def test_values_at_a_bound_hardly_move_the_mean():
     assert (moved >= 0).all()
     assert (moved.mean() - counts.mean()).abs() < 0.04
     assert len(moved.unique()) == len(moved)
+
+
+def test_copies_of_rows_are_not_ties_of_targets():
+    """A bootstrap sample repeats rows, x and y together; the density is as meaningful as before."""
+    x, y = table("continuous")
+    chosen = np.random.default_rng(0).integers(0, len(y), len(y))
+    assert Ties.of(torch.from_numpy(y[chosen])[:, None])  # by the targets alone they would be
+    for kind in KINDS:
+        assert fit_and_count(kind(**QUICK), x[chosen], y[chosen]) == []
+
+
+@pytest.mark.parametrize("x", [np.zeros(300), np.arange(300) % 5, np.arange(300.0)])
+def test_rounded_targets_are_not_taken_for_copies(x):
+    y = torch.arange(300, dtype=torch.float64).remainder(7)[:, None]
+    kept = originals(torch.as_tensor(x, dtype=torch.float64)[:, None], y)
+    assert len(kept) == 300

@@ -88,6 +88,13 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def flag(name: str, value: object) -> bool:
+    """Require True or False, of Python's kind or numpy's."""
+    if type(value).__name__ not in ("bool", "bool_"):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def one_of(name: str, value: object, options: Iterable[object]) -> None:
     """Require a member of a list of names."""
     options = list(options)

@@ -187,7 +187,8 @@ class Prediction:
                 Mode(self._targets(_numpy(row.locations)), _numpy(row.masses), _numpy(row.log_densities))
                 for part in self._ask(lambda p: p.modes())
                 for row in part
-            )
+            ),
+            np.array,
         )
 
     def highest_density_region(self, mass: float = 0.9) -> Region:
@@ -245,7 +246,9 @@ class Prediction:
             raise ImportError("to_frame needs pandas: pip install ebreg[pandas]") from error
         D = self.n_targets
         columns = {"mean": self.mean, "std": self.stddev}
-        columns |= {f"q{q:g}": values for q, values in zip(quantiles, self.quantile(quantiles), strict=True)}
+        columns |= {
+            f"q{float(q)!r}": values for q, values in zip(quantiles, self.quantile(quantiles), strict=True)
+        }
         names = list(self._names or ([f"y{d}" for d in range(D)] if D > 1 else [""]))
         table = {
             f"{name} {what}".strip(): values.reshape(len(self), D)[:, d]
@@ -262,6 +265,8 @@ class Prediction:
             raise ValueError(f"quantile levels must lie in (0, 1), got {levels.flatten().tolist()[:10]}")
         if levels.dim() > 2 or (levels.dim() == 2 and levels.shape[1] != len(self)):
             raise ValueError(f"q must have shape (), (Q,) or (Q, {len(self)}), got {tuple(levels.shape)}")
+        if levels.dim() == 2 and verb == "quantile" and self.n_targets > 1:
+            raise ValueError(f"q must have shape () or (Q,) for several targets, got {tuple(levels.shape)}")
         if levels.dim() == 2:
             answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, dim=1)
         else:

@@ -31,9 +31,15 @@ class Mode:
 
 @dataclass(frozen=True)
 class Modes:
-    """The modes of every row of a batch; ``modes[i]`` is row i."""
+    """The modes of every row of a batch; ``modes[i]`` is row i.
+
+    Attributes:
+        rows: One entry for each row.
+        array: What makes an array of a list of numbers.
+    """
 
     rows: tuple[Mode, ...]
+    array: Callable[[list[int]], Array] = torch.tensor
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -45,9 +51,9 @@ class Modes:
         return iter(self.rows)
 
     @property
-    def counts(self) -> Tensor:
+    def counts(self) -> Array:
         """How many modes each row has, shape (B,)."""
-        return torch.tensor([len(row) for row in self.rows])
+        return self.array([len(row) for row in self.rows])
 
     def rescaled(self, units: Callable[[Tensor], Tensor], log_scale: Tensor) -> "Modes":
         """In other units: ``units`` maps (n, D) to (n, D), and ``log_scale`` is the log of its Jacobian."""

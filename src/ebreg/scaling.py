@@ -1,5 +1,6 @@
 """Units: the core works in standard units, people in theirs; where targets end, and where the energy does."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -94,6 +95,11 @@ class Standardizer(_Float64):
     def inverse(self, values: Tensor) -> Tensor:
         """From standard units, in float64: (..., C) -> (..., C)."""
         return self.shift + self.scale * values.double()
+
+    def normal_nll(self, values: Tensor) -> Tensor:
+        """Negative log density of normal distributions with this shift and scale: (..., C) -> (...)."""
+        half_squares = 0.5 * self.forward(values).square()
+        return (half_squares + self.scale.log() + 0.5 * math.log(2 * math.pi)).sum(dim=-1)
 
 
 class Bounds(_Float64):

@@ -116,7 +116,10 @@ class _Run:
         self.device = method.model.like.device
         self.weights = weights_of(data)
         self.state = State(method, config)
-        self.n_batches = len(_batches(torch.arange(len(data)), config.batch_size))
+        batches = _batches(torch.arange(len(data)), config.batch_size)
+        self.n_batches = len(batches)
+        if len(batches[-1]) == 1:
+            _refuse_batch_norm(method)
 
     def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
         config, state = self.config, self.progress
@@ -277,6 +280,14 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
     if len(batches) > 1 and len(batches[-1]) == 1 < size:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
+
+
+def _refuse_batch_norm(method: Method) -> None:
+    if any(isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in method.modules()):
+        raise ValueError(
+            "batch-norm needs two rows or more in every batch, and some have one: "
+            "give more rows or a larger batch_size, or use layer-norm"
+        )
 
 
 def _bar(show: bool, name: str, n_steps: int) -> Any:

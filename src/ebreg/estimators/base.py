@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted
 from torch import Tensor, nn
 
 from ebreg import checks
 from ebreg.batches import TensorData
-from ebreg.errors import TiesWarning
+from ebreg.errors import TiesWarning, TrustWarning
 from ebreg.estimators import inputs, recipe
 from ebreg.estimators.design import Design, count_features
 from ebreg.estimators.saving import Saving
-from ebreg.estimators.targets import Ties, parse_bounds
+from ebreg.estimators.targets import Ties, originals, parse_bounds
 from ebreg.methods import Method
 from ebreg.prediction import Prediction
 from ebreg.randomness import seeded
@@ -48,12 +48,21 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Returns:
             The regressor itself.
         """
+        # A caller's no_grad or inference_mode is not meant for this.
+        with torch.inference_mode(False), torch.enable_grad():
+            return self._fit(X, y, sample_weight, validation)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, validation: Any) -> Self:
+        for name in ("early_stopping", "refit"):
+            checks.flag(name, getattr(self, name))
         targets = inputs.targets(X, y)  # first: a fit that fails here leaves the columns known before
         x = self._inputs(X, reset=not self._goes_on)
         data = _counted(TensorData(x, targets.y, _check_weights(sample_weight, len(x))))
         bounds = self._bounds(targets.y.shape[1])
         bounds.check("y", data.y)
         ties = Ties.of(data.y)
+        if ties:
+            ties = Ties.of(originals(data.x, data.y))
         if ties:
             _warn_of_ties()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -126,6 +135,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     def _inputs(self, X: Any, reset: bool) -> Tensor:
         if self.backbone is None:
             return inputs.table(self, X, reset)
+        _check_feature_names(self, X, reset=reset)
         x = inputs.examples(X, None if reset else self.input_shape_)
         if reset:
             self.input_shape_ = tuple(x.shape[1:])
@@ -187,11 +197,17 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self.n_iter_ = len(training.history)
         self.best_epoch_ = training.best_epoch
         self.interrupted_ = training.interrupted
+        if training.best_epoch is not None and held is not None:
+            nll = training.history[training.best_epoch]["validation_nll"]
+            normal_nll = method.model.y_units.normal_nll(held.y).mean().item()
+            # Before any training, the energy model is level over the range of the data: a little worse.
+            if nll > normal_nll + 2 * held.y.shape[1]:
+                _warn_astray(nll, normal_nll)
         if self.interrupted_:
             warnings.warn(
                 f"the fit was interrupted after {self.n_iter_} passes; the best weights so far are kept",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _finish(self, method: Method, data: TensorData, seed: int) -> None:
@@ -241,5 +257,16 @@ def _warn_of_ties() -> None:
         "it stands for, so means, quantiles and samples are fine, but a log density depends on the width of "
         "those cells: compare models by metrics.cell_nll or metrics.crps instead.",
         TiesWarning,
-        stacklevel=3,  # the line that calls fit
+        stacklevel=4,  # the line that calls fit
+    )
+
+
+def _warn_astray(nll: float, normal_nll: float) -> None:
+    # Such a training is finite and would be silent.
+    warnings.warn(
+        f"the training went astray: on the rows set aside its negative log-likelihood is {nll:.4g}, and one "
+        f"normal distribution for all rows has {normal_nll:.4g}. Lower learning_rate, raise max_iter, or "
+        "give more rows.",
+        TrustWarning,
+        stacklevel=5,  # the line that calls fit
     )

@@ -19,6 +19,7 @@ from ebreg.units import Units
 
 _JOINT = {method.name: method for method in (JointNCE, JointMLE)}
 _FIXED = {method.name: method for method in (FixedNCE, FixedMLE)}
+_START_ANEW = "set warm_start=False to start anew"
 
 
 class EnergyRegressor(DistributionRegressor):
@@ -115,18 +116,26 @@ class EnergyRegressor(DistributionRegressor):
         return self.warm_start and hasattr(self, "model_")
 
     def _bounds(self, n_targets: int) -> Bounds:
+        given = super()._bounds(n_targets)
         if not self._goes_on:
-            return super()._bounds(n_targets)
+            return given
         if n_targets != self.model_.n_targets:
             raise ValueError(
                 f"y has {n_targets} targets and the model to go on with has {self.model_.n_targets}; "
-                "set warm_start=False to start anew"
+                + _START_ANEW
             )
-        return copy.deepcopy(self.model_.bounds).cpu()
+        bounds = copy.deepcopy(self.model_.bounds).cpu()
+        if not (given.low.equal(bounds.low) and given.high.equal(bounds.high)):
+            raise ValueError("bounds are not those of the model to go on with; " + _START_ANEW)
+        return bounds
 
     def _start(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> tuple[Design, Method]:
         if not self._goes_on:
             return super()._start(data, bounds, ties, seed)
+        for name in ("n_components", "width"):
+            before, now = getattr(self.design_, name), getattr(self, name)
+            if before != now:
+                raise ValueError(f"{name} is {now}, and {before} in the model to go on with; " + _START_ANEW)
         return self.design_, self._trains(_single(copy.deepcopy(self.model_)))
 
     def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:

@@ -41,6 +41,19 @@ def _is_pair(value: Any) -> bool:
     )
 
 
+def originals(x: Tensor, y: Tensor) -> Tensor:
+    """The targets (n, D) of rows that are not copies of others, as resampling with replacement makes them.
+
+    Rows of the same x and the same y are taken for copies where hardly any have the same x and another y:
+    else x is only coarse, and they are different observations.
+    """
+    rows = [row.tobytes() for row in x.flatten(1).cpu().numpy()]
+    pairs = dict.fromkeys(zip(rows, map(tuple, y.tolist()), strict=True))
+    if len(pairs) == len(y) or len(pairs) < 0.5 * len(y) or len(pairs) > 1.01 * len(set(rows)):
+        return y
+    return torch.tensor([target for _, target in pairs], dtype=y.dtype)
+
+
 @dataclass(frozen=True)
 class Ties:
     """How far apart the distinct values of tied targets are.
