@@ -31,6 +31,9 @@ from ebreg.scaling import Tail
 
 Losses = dict[str, Tensor]
 
+# Draws of a proposal that learns beside a fixed method: as many as the joint methods use.
+_N_STRATA = 32
+
 
 class Method(nn.Module):
     """A training method: a module whose call gives named losses, one value per example each.
@@ -124,7 +127,7 @@ class FixedNCE(Method):
     Args:
         model: The model.
         sigmas: Standard deviations of the noise, in the user's units.
-        n_draws: M.
+        n_draws: M, of the noise.
     """
 
     name = "fixed-nce"
@@ -137,13 +140,15 @@ class FixedNCE(Method):
         self.n_draws = checks.at_least("n_draws", n_draws, 1)
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
-        """See :meth:`Method.points`: M for the noise, M for the proposal."""
-        return uniforms.independent(2 * self.n_draws, B, self.model.n_targets, generator)
+        """See :meth:`Method.points`: M for the noise, and strata for the proposal."""
+        D = self.model.n_targets
+        noise = uniforms.independent(self.n_draws, B, D, generator)
+        return torch.cat([noise, uniforms.stratified(_N_STRATA, B, D, generator)])
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """The energy's loss, and ``log_z`` of the proposal beside it."""
         h, y = self.model.features(x), self.model.standardize(y)
-        u_noise, u_q = u.chunk(2)
+        u_noise, u_q = u[: self.n_draws], u[self.n_draws :]
         noise = self.noise.around(y, self.model.y_units.scale, *self.model.limits)
         values = _with_target(y, noise.from_uniform(u_noise))
         f, log_noise = self.model.f(h, values), noise.log_prob(values)
