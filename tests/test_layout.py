@@ -47,7 +47,12 @@ LAYERS = """
     metrics.scores
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
-    demo
+    demo reproduce.cells reproduce.records reproduce.tasks
+    reproduce.recipes reproduce.report
+    reproduce.runs reproduce.sensitivity
+    reproduce.figures reproduce.runner reproduce.tracking
+    reproduce.commands
+    reproduce
     cli
     __main__ __init__
 """

@@ -7,14 +7,26 @@ from pathlib import Path
 
 from ebreg._version import __version__
 from ebreg.errors import EbregError
+from ebreg.reproduce import commands as reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. A user's mistake ends in one sentence, not in a stack trace."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.call(options)
+    except (ValueError, OSError, ImportError, EbregError) as error:
+        print(f"ebreg: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ebreg", description="Energy-based regression.")
     parser.add_argument("--version", action="version", version=f"ebreg {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     demo = commands.add_parser("demo", help="train on the paper's first 1-D set and draw its Figure 2")
+    demo.set_defaults(call=_demo)
     demo.add_argument(
         "--out", type=Path, default=Path("demo-output"), help="folder of the picture (demo-output)"
     )
@@ -23,20 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)"
     )
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
-    options = parser.parse_args(arguments)
-    try:
-        return _demo(options)
-    except (ValueError, OSError, ImportError, EbregError) as error:
-        print(f"ebreg: {error}", file=sys.stderr)
-        return 1
+    reproduce.add_to(commands)
+    return parser
 
 
-def _demo(options: argparse.Namespace) -> int:
+def _demo(options: argparse.Namespace) -> None:
     import torch
 
     from ebreg import demo
 
     torch.set_num_threads(1)  # networks this small gain nothing from more, and lose much on a busy machine
-    result = demo.run(options.out, epochs=options.epochs, seed=options.seed, progress=not options.quiet)
-    print(result)
-    return 0
+    print(demo.run(options.out, epochs=options.epochs, seed=options.seed, progress=not options.quiet))

@@ -52,7 +52,7 @@ class Model(nn.Module):
         self.bounds = bounds or Bounds.none(n_targets)
 
     @classmethod
-    def of(cls, parts: Parts, units: Units) -> Self:
+    def of(cls, parts: Parts, units: Units | None = None) -> Self:
         """From networks and units that go together."""
         raise NotImplementedError  # abstract
 
@@ -158,8 +158,10 @@ class MixtureModel(Model):
         self.head = head
 
     @classmethod
-    def of(cls, parts: Parts, units: Units) -> Self:
-        """From networks and units that go together."""
+    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+        """From networks and units that go together; None: the networks work in the user's units."""
+        if units is None:
+            return cls(parts.backbone, parts.mixture)
         return cls(parts.backbone, parts.mixture, x_units=units.x, y_units=units.y, bounds=units.bounds)
 
     def q(self, h: Tensor) -> Distribution:
@@ -218,8 +220,10 @@ class EnergyModel(Model):
         self.tail = tail
 
     @classmethod
-    def of(cls, parts: Parts, units: Units) -> Self:
-        """From networks and units that go together."""
+    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+        """From networks and units that go together; None: the networks work in the user's units."""
+        if units is None:
+            return cls(parts.backbone, parts.energy, parts.mixture)
         return cls(
             parts.backbone,
             parts.energy,

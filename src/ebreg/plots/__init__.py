@@ -1,21 +1,23 @@
 """Pictures: functions that take and return matplotlib Axes.
 
-:func:`density`, :func:`scatter` and :func:`side_by_side` draw arrays. The others draw the prediction that an
-estimator returns, the observed targets beside it, or the history of a training.
+:func:`density`, :func:`scatter`, :func:`side_by_side` and :func:`panel_grid` draw arrays. The others draw
+the prediction that an estimator returns, the observed targets beside it, or the history of a training.
 
 Matplotlib is imported when a picture is asked for, so that importing ebreg does not need it.
 """
 
 from ebreg.plots.calibration import calibration, pit_histogram
-from ebreg.plots.canvas import require_matplotlib
-from ebreg.plots.densities import conditional, density, fan, row, scatter, side_by_side
+from ebreg.plots.canvas import available, require_matplotlib
+from ebreg.plots.densities import conditional, density, fan, panel_grid, row, scatter, side_by_side
 from ebreg.plots.training import training_curves
 
 __all__ = [
+    "available",
     "calibration",
     "conditional",
     "density",
     "fan",
+    "panel_grid",
     "pit_histogram",
     "require_matplotlib",
     "row",

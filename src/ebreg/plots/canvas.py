@@ -1,5 +1,6 @@
 """What the pictures share: matplotlib when it is needed, colours, axes, and arrays of the right length."""
 
+import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,11 @@ INK = "#2b2a72"
 ACCENT = "#e2711d"
 # For lines and bands that other things are compared with.
 GREY, PALE = "#6f7380", "#dfe1e6"
+
+
+def available() -> bool:
+    """Whether pictures can be drawn here."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def require_matplotlib() -> None:

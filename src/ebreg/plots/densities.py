@@ -103,23 +103,45 @@ def side_by_side(
     Returns:
         The figure, and an array with its axes, shape (n_panels,).
     """
-    if not panels:
+    figure, axes = panel_grid({"": panels}, width=width, height=height)
+    return figure, axes[0]
+
+
+def panel_grid(
+    rows: "Mapping[str, Mapping[str, Callable[[Axes], object]]]", *, width: float = 4.0, height: float = 3.2
+) -> "tuple[Figure, np.ndarray]":
+    """Rows of titled panels that share all axes; titles stand above the first row.
+
+    Args:
+        rows: What is written on the left of a row, to its panels as in :func:`side_by_side`.
+        width: Of one panel, in inches.
+        height: Of a row, in inches.
+
+    Returns:
+        The figure, and an array with its axes, shape (n_rows, n_panels).
+    """
+    if not rows or not all(rows.values()):
         raise ValueError("panels must hold at least one title and drawing function, got none")
     width, height = checks.positive("width", width), checks.positive("height", height)
+    n_panels = max(map(len, rows.values()))
     figure, axes = canvas.pyplot().subplots(
-        1,
-        len(panels),
-        figsize=(width * len(panels), height),
+        len(rows),
+        n_panels,
+        figsize=(width * n_panels, height * len(rows)),
         sharex=True,
         sharey=True,
         squeeze=False,
         layout="constrained",
     )
-    for ax, (title, draw) in zip(axes[0], panels.items(), strict=True):
-        draw(ax)
-        ax.set_title(title)
-        ax.label_outer()
-    return figure, axes[0]
+    for i, (name, panels) in enumerate(rows.items()):
+        for ax, (title, draw) in zip(axes[i], panels.items(), strict=False):
+            draw(ax)
+            if i == 0:
+                ax.set_title(title)
+            ax.label_outer()
+        if name:
+            axes[i, 0].set_ylabel(name)
+    return figure, axes
 
 
 def conditional(

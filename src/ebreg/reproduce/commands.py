@@ -1,0 +1,110 @@
+"""What the commands of ``ebreg reproduce`` do."""
+
+import argparse
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+
+from ebreg import plots
+from ebreg.datasets import TASKS
+from ebreg.reproduce import figures, report, sensitivity, tracking
+from ebreg.reproduce.cells import SETS, TABLE1, runs_of, select
+from ebreg.reproduce.records import Records
+from ebreg.reproduce.runner import complete
+from ebreg.reproduce.runs import Job
+from ebreg.reproduce.tasks import POINTS, load
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """Add ``reproduce`` to the commands of ebreg."""
+    reproduce = commands.add_parser("reproduce", help="the paper's tables and figures")
+    parts = reproduce.add_subparsers(dest="part", required=True, metavar="what")
+    table1 = parts.add_parser("table1", help="both 1-D data sets, all settings, the report and its plot")
+    table1.set_defaults(call=run_table1)
+    table1.add_argument("--datasets", nargs="+", default=list(TASKS), metavar="NAME", help=", ".join(TASKS))
+    table1.add_argument(
+        "--cells",
+        nargs="+",
+        default=["all"],
+        metavar="NAME",
+        help=f"cells or sets of cells: {', '.join([*SETS, *TABLE1])}",
+    )
+    table1.add_argument("--runs", type=int, help="runs a cell (20 for the paper's and modern, 5 for others)")
+    table1.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
+    table1.add_argument("--backend", default="loky", help="of joblib: loky, ray, dask (loky)")
+    table1.add_argument("--epochs", type=int, help="in place of the recipe's own, for a quick look")
+    table1.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
+    drawn = parts.add_parser("figures", help="Figures 2, S3, S4, the training sets, and who follows whom")
+    drawn.set_defaults(call=run_figures)
+    drawn.add_argument("--seed", type=int, default=0, help="of the trainings (0)")
+    for part in (table1, drawn):
+        part.add_argument("--out", type=Path, default=Path("results"), help="folder (results)")
+        part.add_argument("--points", type=Path, help=f"folder with the authors' {POINTS}")
+        part.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def run_table1(options: argparse.Namespace) -> None:
+    """Train what is missing, then report all there is."""
+    runs = runs_of(select(options.cells), options.datasets, options.runs)
+    folder = options.out / "table1"
+    job = Job((folder / "records").absolute(), options.points and options.points.absolute(), options.epochs)
+    for name in options.datasets:
+        load(name, options.points)  # what can fail fails before the trainings
+    if not options.report_only:
+        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
+    records = [Records(job.records).read(run.key) for run in runs]
+    summaries = report.summarize(runs, records)
+    if not summaries:
+        raise ValueError(f"{job.records} holds no record of these runs; leave out --report-only to do them")
+    files = {
+        "table1.md": report.markdown(summaries, "Table 1", _command(options), _notes(options)),
+        "table1.csv": report.summaries_csv(summaries),
+        "runs.csv": report.runs_csv(runs, records),
+    }
+    report.write(folder, files)
+    print(files["table1.md"])
+    if plots.available():
+        sensitivity.draw(summaries, runs, records).savefig(folder / "sensitivity.png", dpi=160)
+
+
+def run_figures(options: argparse.Namespace) -> None:
+    """Draw the figures, one after the other."""
+    folder = options.out / "figures"
+    for path in figures.draw_all(folder, options.points, options.seed, progress=not options.quiet):
+        print(path)
+    followed = {
+        name: tracking.follow(TABLE1["ours-4"], load(name, options.points), options.seed, not options.quiet)
+        for name in TASKS
+    }
+    rows = [{"dataset": name, **asdict(moment)} for name, moments in followed.items() for moment in moments]
+    report.write(folder, {"tracking.csv": report.rows_csv(rows)})
+    tracking.draw(followed).savefig(folder / "tracking.png", dpi=160)
+    print(folder / "tracking.png")
+
+
+def _command(options: argparse.Namespace) -> str:
+    words = ["ebreg", "reproduce", options.part]
+    if options.datasets != list(TASKS):
+        words += ["--datasets", *options.datasets]
+    if options.cells != ["all"]:
+        words += ["--cells", *options.cells]
+    for name in ("runs", "epochs"):
+        if getattr(options, name) is not None:
+            words += [f"--{name}", str(getattr(options, name))]
+    return shlex.join([*words, *(["--points", "FOLDER"] if options.points else [])])
+
+
+def _notes(options: argparse.Namespace) -> list[str]:
+    points = (
+        f"the authors' own points, `{POINTS}` of their repository"
+        if options.points
+        else "points of the same law as the authors', who set no seed"
+    )
+    return [
+        f"The first set has {points}; the second repeats its authors' points exactly.",
+        "",
+        "* *paper (best 5)* and *best 5*: mean of the best 5 runs, chosen on the test set, as published.",
+        "* *median*, *worst*: of all runs that gave a number; *failed*: those that did not.",
+        "* Densities are normalised on the paper's grids; *own*: by the library's predictive distribution.",
+        "* *seconds*: median processor time of a training, one thread.",
+    ]

@@ -1,0 +1,140 @@
+"""The paper's figures of the 1-D experiments."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ebreg import importance, plots, proposals, uniforms
+from ebreg.datasets import TASKS, ToyTask
+from ebreg.models import EnergyModel
+from ebreg.reproduce.cells import TABLE1
+from ebreg.reproduce.recipes import RECIPES
+from ebreg.reproduce.runs import train
+from ebreg.reproduce.tasks import load
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Panels = Mapping[str, "Callable[[Axes], object]"]
+
+EPOCHS = (5, 10, 15, 20, 25)  # after which Figure S3 looks
+# What a picture shows of the targets; beyond there is next to nothing.
+_SEEN = {"gustafsson": (-1.6, 2.2), "brando": (-6.5, 10.5)}
+_N_X, _N_Y = 256, 512
+
+
+@dataclass(frozen=True)
+class View:
+    """A window on a data set: where densities are evaluated for a picture.
+
+    Attributes:
+        task: The data set.
+        x: Shape (B, 1).
+        y: Shape (G, 1).
+    """
+
+    task: ToyTask
+    x: Tensor
+    y: Tensor
+
+    @classmethod
+    def of(cls, task: ToyTask) -> "View":
+        """Of a data set."""
+        x = torch.linspace(*task.x_range, _N_X, dtype=torch.float64)[:, None]
+        y = torch.linspace(*_SEEN[task.name], _N_Y, dtype=torch.float64)[:, None]
+        return cls(task, x, y)
+
+    def truth(self, ax: "Axes") -> None:
+        """The true density."""
+        plots.density(self.x, self.y, self.task.log_density(self.x.T, self.y), ax)
+
+    def data(self, ax: "Axes") -> None:
+        """The training points."""
+        self.points(self.task.x_train, self.task.y_train, ax)
+
+    def points(self, x: Tensor, y: Tensor, ax: "Axes") -> None:
+        """Any points, each of shape (n, 1)."""
+        plots.scatter(x, y, ax)
+        ax.set(xlim=self.task.x_range, ylim=_SEEN[self.task.name])
+
+    def of_model(self, model: EnergyModel) -> Panels:
+        """The densities of a model and of its proposal, computed now."""
+        with torch.no_grad():
+            h = model.features(self.x)
+            energy = model.f_grid(h, model.standardize(self.y)).double()
+            proposal = model.q(h).log_prob(model.standardize(self.y)[:, None].expand(-1, len(self.x), -1))
+        return {
+            "EBM": lambda ax: plots.density(self.x, self.y, energy, ax),
+            "Proposal": lambda ax: plots.density(self.x, self.y, proposal.double(), ax),
+        }
+
+
+def draw_all(folder: Path, points: Path | None = None, seed: int = 0, progress: bool = True) -> list[Path]:
+    """Train what the figures show, and draw them.
+
+    Args:
+        folder: Where they go; pictures of the same names are replaced.
+        points: Folder with the authors' points of the first set.
+        seed: Of the trainings.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The pictures.
+    """
+    plots.require_matplotlib()  # what can fail fails before the trainings
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in TASKS:
+        view = View.of(load(name, points))
+        for stem, figure in _figures(view, seed, progress):
+            path = folder / f"{stem}-{name}.png"
+            figure.savefig(path, dpi=160)
+            paths.append(path)
+    return paths
+
+
+def _figures(view: View, seed: int, progress: bool) -> "Iterator[tuple[str, Figure]]":
+    yield "training-set", plots.side_by_side({"Training data": view.data, "Ground truth": view.truth})[0]
+    growing: dict[str, Panels] = {}
+
+    def look(model: EnergyModel, epoch: int) -> None:
+        if epoch in EPOCHS:
+            growing[f"{epoch} epochs\ny"] = {"Ground truth": view.truth, **view.of_model(model)}
+
+    model = _trained(view.task, "ours-4", seed, progress, look)
+    yield "figure2", plots.side_by_side({"Ground truth": view.truth, **view.of_model(model)})[0]
+    yield "figureS3", plots.panel_grid(growing, height=2.2)[0]
+    narrow = _trained(view.task, "ours-1", seed, progress)
+    yield "figureS4", plots.side_by_side(_resampled(view, narrow, seed))[0]
+
+
+def _trained(
+    task: ToyTask,
+    cell: str,
+    seed: int,
+    progress: bool,
+    look: Callable[[EnergyModel, int], None] | None = None,
+) -> EnergyModel:
+    recipe = RECIPES[TABLE1[cell].recipe]
+    return train(TABLE1[cell], task, replace(recipe.config, seed=seed), look=look, progress=progress)
+
+
+def _resampled(view: View, model: EnergyModel, seed: int) -> Panels:
+    # One component cannot hold what the energy does; its draws, chosen by their weights (Eq. 7), can.
+    generator = torch.Generator().manual_seed(seed)
+    x = view.task.x_train.sort(dim=0).values
+    with torch.no_grad():
+        h = model.features(x)
+        q = model.q(h)
+        draws = proposals.draw(q, uniforms.independent(1024, len(x), 1, generator))
+        weights = importance.normalized_weights(model.f(h, draws), q.log_prob(draws))
+    chosen = importance.resample(draws, weights, 1, generator)[0]
+    return {
+        **view.of_model(model),
+        "Samples of the EBM": lambda ax: view.points(x, model.y_units.inverse(chosen), ax),
+    }

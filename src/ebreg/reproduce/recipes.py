@@ -1,0 +1,77 @@
+"""Recipes: from a data set and a cell to a method that is ready to train, and its settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ebreg import networks
+from ebreg.config import PAPER, TrainingConfig
+from ebreg.datasets import ToyTask
+from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.networks import Parts
+from ebreg.reproduce.cells import Cell
+from ebreg.units import Units
+
+_RATIO = 8  # of sigma2 to sigma1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a cell is trained.
+
+    Attributes:
+        config: Settings of the training, up to the seed.
+        parts: Makes the networks for K components.
+        units: Of a data set; None where the networks see the data as they are.
+        n_draws: M.
+        draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
+    """
+
+    config: TrainingConfig
+    parts: Callable[[int], Parts]
+    units: Callable[[ToyTask], Units | None]
+    n_draws: int
+    draws: str
+
+    def method(self, cell: Cell, task: ToyTask) -> Method:
+        """A new method for a cell, with weights from torch's random state."""
+        parts, units = self.parts(cell.n_components), self.units(task)
+        sampling: dict[str, Any] = {"n_draws": self.n_draws, "draws": self.draws}
+        if cell.method == MixtureNLL.name:
+            return MixtureNLL(MixtureModel.of(parts, units))
+        if cell.method == MixtureTeacher.name:
+            teacher = self.parts(cell.n_components)
+            tail = None if units is None else units.tail
+            return MixtureTeacher(
+                MixtureModel.of(parts, units), teacher.energy, teacher.backbone, tail=tail, **sampling
+            )
+        if cell.sigma is not None:  # noise around the target, drawn as in the paper
+            sampling = {"n_draws": self.n_draws, "sigmas": (cell.sigma, _RATIO * cell.sigma)}
+        return METHODS[cell.method](EnergyModel.of(parts, units), **sampling)
+
+
+def _as_they_are(task: ToyTask) -> None:
+    return None
+
+
+def _standard_units(task: ToyTask) -> Units:
+    return Units.of(task.x_train, task.y_train)
+
+
+def _table(n_components: int) -> Parts:
+    return networks.table(1, n_components=n_components)
+
+
+RECIPES: dict[str, Recipe] = {
+    # Ten-wide networks on raw data, Adam at 1e-3 for 75 epochs of batches of 32, 1,024 independent draws.
+    "paper": Recipe(PAPER, networks.paper_1d, _as_they_are, n_draws=1024, draws="independent"),
+    # The library's own: smooth networks 64 wide, averaged weights, few and stratified draws.
+    "modern": Recipe(
+        TrainingConfig(epochs=100, learning_rate=2e-3),
+        _table,
+        _standard_units,
+        n_draws=16,
+        draws="stratified",
+    ),
+}

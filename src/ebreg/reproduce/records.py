@@ -1,0 +1,59 @@
+"""Records: one small file for every finished run, written whole or not at all."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from ebreg.errors import EbregError
+
+
+class Records:
+    """The records of runs in a folder, which several processes may write to.
+
+    A record is written under another name and then renamed, so whoever reads sees all of it or nothing,
+    and a process that is killed loses the run it was at.
+
+    Args:
+        folder: Made if it is not there.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record; one that is there already is left alone."""
+        path = self._path(key)
+        if path.exists():
+            return
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            with open(partial, "w", encoding="utf-8") as file:
+                json.dump(record, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def read(self, key: str) -> dict[str, Any] | None:
+        """A record, or None."""
+        path = self._path(key)
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise EbregError(
+                f"{path} is not a record ({error}); delete it, and its run is done again"
+            ) from error
+        if not isinstance(record, dict):
+            raise EbregError(f"{path} is not a record; delete it, and its run is done again")
+        return record
+
+    def __contains__(self, key: str) -> bool:
+        return self._path(key).exists()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"

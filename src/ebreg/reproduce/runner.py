@@ -1,0 +1,117 @@
+"""The runner: does what is missing of a table, on any backend of joblib, and can be left alone."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from joblib import Parallel, delayed, parallel_config
+
+from ebreg import checks
+from ebreg.errors import EbregError
+from ebreg.reproduce.cells import Run
+from ebreg.reproduce.records import Records
+from ebreg.reproduce.runs import Job
+
+# A worker may die, and the runs it had go to others; a table that makes no progress at all is given up.
+_MOST_LOST_ROUNDS = 3
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+def complete(
+    runs: Sequence[Run], job: Job, n_jobs: int = 1, backend: str = "loky", progress: bool = True
+) -> list[dict[str, Any]]:
+    """Do the runs that have no record yet.
+
+    Every worker writes the record of a run as soon as it is done. Whatever is killed, this process or a
+    worker, costs the runs that were under way; a second call does what is missing.
+
+    Args:
+        runs: The runs of a table.
+        job: What does them.
+        n_jobs: Runs at a time.
+        backend: Of joblib: "loky" for processes of this machine, "ray" or "dask" for a cluster.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The records, in the order of the runs.
+    """
+    checks.at_least("jobs", n_jobs, 1)
+    records = Records(job.records)
+    _check(runs, job, records)
+    lost_rounds = 0
+    with _watched(runs, records, progress), _backend(backend, n_jobs):
+        while missing := [run for run in runs if run.key not in records]:
+            try:
+                done = Parallel(batch_size=1)(delayed(job)(run) for run in missing)
+            except Exception as error:
+                # Whatever a backend raises when it loses a worker; an error of a run comes again.
+                left = [run for run in missing if run.key not in records]
+                lost_rounds = 0 if len(left) < len(missing) else lost_rounds + 1
+                if isinstance(error, EbregError | ValueError | OSError) or lost_rounds >= _MOST_LOST_ROUNDS:
+                    raise
+                continue
+            # Workers of a cluster may have a disk of their own.
+            for run, record in zip(missing, done, strict=True):
+                records.write(run.key, record)
+    return _check(runs, job, records)
+
+
+def _check(runs: Sequence[Run], job: Job, records: Records) -> list[dict[str, Any]]:
+    found = []
+    for run in runs:
+        record = records.read(run.key)
+        if record is not None:
+            job.check(run, record)
+            found.append(record)
+    return found
+
+
+@contextmanager
+def _backend(name: str, n_jobs: int) -> Iterator[None]:
+    _REGISTER.get(name, lambda: None)()
+    with parallel_config(backend=name, n_jobs=n_jobs):
+        yield
+
+
+def _register_ray() -> None:
+    try:
+        from ray.util.joblib import register_ray
+    except ImportError as error:
+        raise ImportError("the backend ray needs Ray: pip install ebreg[ray]") from error
+    register_ray()
+
+
+def _register_dask() -> None:
+    try:
+        import distributed  # noqa: F401 (registers itself)
+    except ImportError as error:
+        raise ImportError("the backend dask needs Dask: pip install ebreg[dask]") from error
+
+
+_REGISTER: dict[str, Callable[[], None]] = {"ray": _register_ray, "dask": _register_dask}
+
+
+@contextmanager
+def _watched(runs: Sequence[Run], records: Records, progress: bool) -> Iterator[None]:
+    # The records themselves are watched, not the backend: they come from any process, and from calls before.
+    from tqdm.auto import tqdm
+
+    finished = threading.Event()
+
+    def look(bar: Any) -> None:
+        while True:
+            last = finished.wait(_SECONDS_BETWEEN_LOOKS)
+            bar.n = sum(run.key in records for run in runs)
+            bar.refresh()
+            if last:
+                return
+
+    with tqdm(total=len(runs), desc="runs", unit="run", disable=not progress) as bar:
+        watcher = threading.Thread(target=look, args=(bar,), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            watcher.join()
