@@ -6,11 +6,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 from ebreg import uniforms
 from ebreg.distributions import FullMixture, GaussianMixture, TruncatedMixture
+from ebreg.models import EnergyModel
 from ebreg.predictive import ImportanceND, Support, refined
 from ebreg.predictive.adapted import adapted
 from ebreg.predictive.blend import blended
@@ -400,3 +401,38 @@ def test_refinement_hands_on_what_it_has_learned():
         ([1], 2, [11]),
         ([2, 3], 3, [22, 23]),
     ]
+
+
+def test_a_narrow_ridge_that_components_cannot_follow_is_known_from_end_to_end():
+    # Found by a user: components along the axes reach the middle of the ridge, and the draws look good there.
+    def ridge(y: Tensor) -> Tensor:
+        return -0.5 * y[..., 0] ** 2 - 0.5 * ((y[..., 1] - y[..., 0]) / 0.05) ** 2
+
+    places = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
+    means = torch.stack([places, places], dim=-1)[None]
+    head = FixedHead(torch.zeros(1, 5, dtype=torch.float64), means, 0.2 * torch.ones_like(means))
+    energy = FixedEnergy(ridge)
+    model = EnergyModel(nn.Flatten(), energy, head, n_targets=2).double()
+    p = model.predictive(torch.zeros(1, 1, dtype=torch.float64))
+    assert (p.stddev - 1).abs().max() < 0.03
+    assert (p.quantile(0.05) + 1.645).abs().max() < 0.1
+    assert (p.log_partition - math.log(2 * math.pi * 0.05)).abs() < 4 * p.log_partition_error
+    assert not p.weak
+
+
+class FixedHead(nn.Module):
+    def __init__(self, *parameters: Tensor):
+        super().__init__()
+        self.parameters_of_q = parameters
+
+    def forward(self, h: Tensor) -> GaussianMixture:
+        return GaussianMixture(*(part.expand(len(h), *part.shape[1:]) for part in self.parameters_of_q))
+
+
+class FixedEnergy(nn.Module):
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, h: Tensor, y: Tensor) -> Tensor:
+        return self.fn(y)

@@ -11,8 +11,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from ebreg import EnergyRegressor, MixtureDensityRegressor
-from ebreg.errors import TiesWarning, TrustWarning
+from ebreg import EnergyRegressor, MixtureDensityRegressor, load
+from ebreg.errors import TiesWarning, TrainingError, TrustWarning
 
 QUICK = {"max_iter": 2, "width": 8, "n_components": 2, "n_draws": 4, "random_state": 0, "verbose": False}
 KINDS = {"energy": EnergyRegressor(**QUICK), "mixture": MixtureDensityRegressor("energy", **QUICK)}
@@ -499,3 +499,129 @@ def test_levels_by_row_are_refused_for_several_targets(regressor):
     dist = regressor.fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X)
     with pytest.raises(ValueError, match=r"q must have shape \(\) or \(Q,\) for several targets"):
         dist.quantile(np.full((2, 30), 0.5))
+
+
+class TestAFitThatFails:
+    """leaves the regressor that was fitted before as it was."""
+
+    @pytest.mark.parametrize(
+        ("change", "fit"),
+        [
+            ({"bounds": (0, 1)}, {}),
+            ({"learning_rate": -1.0}, {}),
+            ({}, {"validation": (X, Y, Y)}),
+            ({}, {"sample_weight": np.zeros(30)}),
+        ],
+    )
+    def test_with_other_columns(self, regressor, change, fit):
+        before = regressor.fit(X, Y).predict(X)
+        original = {name: regressor.get_params()[name] for name in change}
+        with pytest.raises(ValueError):  # noqa: PT011 (each has its own test)
+            regressor.set_params(**change).fit(np.c_[X, X], Y, **fit)
+        regressor.set_params(**original)
+        np.testing.assert_array_equal(regressor.predict(X), before)
+
+    def test_in_its_training(self, regressor):
+        before = regressor.fit(X, Y).predict(X)
+        with pytest.raises(TrainingError):
+            regressor.set_params(learning_rate=1e30, max_iter=20).fit(np.c_[X, X], Y)
+        np.testing.assert_array_equal(regressor.predict(X), before)
+
+
+class TestOwnBackbone:
+    def test_whole_numbers_stand_for_real_ones(self, regressor):
+        regressor.set_params(backbone=nn.Linear(3, 4)).fit(X, Y)
+        whole = np.arange(6).reshape(2, 3)
+        np.testing.assert_array_equal(regressor.predict(whole), regressor.predict(whole.astype(float)))
+        np.testing.assert_array_equal(regressor.predict(whole > 2), regressor.predict((whole > 2) * 1.0))
+
+    def test_real_numbers_stand_for_whole_ones_if_they_are(self, regressor):
+        tokens = np.arange(60).reshape(30, 2) % 7
+        regressor.set_params(backbone=nn.Sequential(nn.Embedding(7, 4), nn.Flatten())).fit(tokens, Y)
+        np.testing.assert_array_equal(regressor.predict(tokens * 1.0), regressor.predict(tokens))
+        with pytest.raises(ValueError, match="X must hold numbers of type torch.int64"):
+            regressor.predict(tokens + 0.5)
+        with pytest.raises(ValueError, match="the backbone failed on inputs of shape"):
+            regressor.predict(tokens + 7)
+
+    def test_a_failure_in_training_is_told_as_such(self, regressor):
+        tokens = np.arange(60).reshape(30, 2)
+        regressor.set_params(backbone=nn.Sequential(nn.Embedding(7, 4), nn.Flatten()))
+        with pytest.raises(ValueError, match="backbone failed on"):
+            regressor.fit(tokens, Y)
+
+    def test_features_that_are_not_finite_are_refused(self, regressor):
+        dist = regressor.set_params(backbone=nn.Linear(3, 4)).fit(X, Y).predict_distribution(1e100 * X)
+        with pytest.raises(ValueError, match="the features of row 0 are not finite"):
+            dist.mean  # noqa: B018
+
+    def test_what_was_fitted_answers_whatever_the_argument_says_now(self, regressor, tmp_path):
+        backbone = nn.Linear(3, 4)
+        before = regressor.set_params(backbone=backbone).fit(X, Y).predict(X)
+        regressor.set_params(backbone=None)
+        np.testing.assert_array_equal(regressor.predict(X), before)
+        regressor.save(tmp_path / "model")
+        np.testing.assert_allclose(load(tmp_path / "model", backbone=backbone).predict(X), before, rtol=1e-6)
+
+    def test_a_table_does_not_need_it_later(self, regressor, tmp_path):
+        before = regressor.fit(X, Y).predict(X)
+        regressor.set_params(backbone=nn.Linear(3, 4))
+        np.testing.assert_array_equal(regressor.predict(X), before)
+        regressor.save(tmp_path / "model")
+        np.testing.assert_allclose(load(tmp_path / "model").predict(X), before, rtol=1e-6)
+
+    def test_a_warm_start_refuses_another(self):
+        regressor = clone(KINDS["energy"]).set_params(warm_start=True, backbone=nn.Linear(3, 4)).fit(X, Y)
+        for other in (nn.Linear(3, 4), None):
+            with pytest.raises(ValueError, match="backbone is not that of the model to go on with"):
+                regressor.set_params(backbone=other).fit(X, Y)
+
+
+def test_a_warm_start_on_targets_far_from_before_is_told():
+    regressor = clone(KINDS["energy"]).set_params(warm_start=True).fit(X, Y)
+    with pytest.warns(TrustWarning, match="the training went astray"):
+        regressor.fit(X, 1e6 * Y + 1e7)
+
+
+def test_dates_are_refused(regressor):
+    dates = pd.date_range("2020-01-01", periods=30)
+    with pytest.raises(ValueError, match="y holds dates or times"):
+        regressor.fit(X, pd.Series(dates))
+    with pytest.raises(ValueError, match="X holds dates or times"):
+        regressor.fit(pd.DataFrame({"day": dates, "a": X[:, 0]}), Y)
+
+
+def test_targets_of_one_name_are_refused(regressor):
+    with pytest.raises(ValueError, match="the columns of y must have different names"):
+        regressor.fit(X, pd.DataFrame(np.c_[Y, Y], columns=["a", "a"]))
+
+
+def test_the_density_infinitely_far_away_is_zero(fitted):
+    dist = fitted.predict_distribution(X[:1])
+    assert (dist.log_prob(np.array([[np.inf], [-np.inf]])) == -np.inf).all()
+
+
+def test_tiny_targets_have_finite_deviations(regressor):
+    mean, deviation = regressor.fit(X, 1e-320 * np.sign(Y) + 3e-321 * Y).predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert np.isfinite(deviation).all()
+
+
+def test_questions_to_a_prediction_that_make_no_sense(fitted):
+    dist = fitted.predict_distribution(X)
+    with pytest.raises(IndexError, match="rows are numbers in one list"):
+        dist[np.array([[0, 1], [1, 2]])]
+    with pytest.raises(ValueError, match="too close to 0 or 1"):
+        dist.interval(1 - 1e-16)
+    with pytest.raises(ValueError, match="quantiles must differ"):
+        dist.to_frame([0.5, 0.5])
+    assert list(dist.to_frame(0.5).columns)[2] == "q0.5"
+
+
+def test_quantiles_of_several_targets_beyond_the_draws_are_told():
+    dist = clone(KINDS["energy"]).fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X[:3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dist.quantile([0.05, 0.5])
+    with pytest.warns(TrustWarning, match="rest on fewer than 5 draws in 3 of 3 rows"):
+        dist.quantile(1e-6)

@@ -26,7 +26,8 @@ from torch import nn
 from ebreg import EnergyRegressor, MixtureDensityRegressor, metrics
 from ebreg.errors import TiesWarning
 from ebreg.estimators import recipe
-from ebreg.estimators.targets import Ties, parse_bounds
+from ebreg.estimators.ends import parse_bounds
+from ebreg.estimators.ties import Ties
 
 QUICK = {
     "max_iter": 2,

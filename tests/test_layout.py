@@ -13,7 +13,7 @@ ROOT = Path(ebreg.__file__).parent
 
 # From the ground up; a module may import from the lines below its own. A new file gets its place here.
 LAYERS = """
-    _version checks errors
+    _version callers checks errors
     regions uniforms
     ascent cubic loglinear
     distributions.components distributions.normal distributions.questions distributions.roots
@@ -37,7 +37,7 @@ LAYERS = """
     state
     training
     prediction
-    estimators.design estimators.inputs estimators.recipe estimators.targets
+    estimators.design estimators.ends estimators.inputs estimators.recipe estimators.ties
     estimators.saving
     estimators.base
     estimators.energy estimators.mixture

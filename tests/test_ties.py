@@ -11,7 +11,7 @@ from scipy import stats
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
-from ebreg.estimators.targets import Ties, originals
+from ebreg.estimators.ties import TiedTarget, Ties
 from ebreg.scaling import Bounds
 
 KINDS = [EnergyRegressor, MixtureDensityRegressor]
@@ -21,19 +21,28 @@ N = 600
 
 @dataclass(frozen=True)
 class Case:
-    """Targets and the width of the cell that each of their values stands for, 0 where there are no ties."""
+    """Targets, the width of the cells that values stand for, 0 without ties, and which values have one."""
 
     y: np.ndarray
     cell: float
+    atoms: tuple[float, ...] | None = None  # None: every value has it
 
     @property
     def column(self) -> torch.Tensor:
         return torch.from_numpy(np.asarray(self.y, dtype=np.float64))[:, None]
 
 
+def robust_spread(y: np.ndarray) -> float:
+    """The distance of the quartiles of all values, in units of a Gaussian's."""
+    ordered = np.sort(y)
+    n = len(y)
+    return (ordered[round(0.75 * n) - 1] - ordered[round(0.25 * n) - 1]) / 1.349
+
+
 r = np.random.default_rng(0)
 NORMAL = r.normal(size=N)
 CLIPPED = NORMAL.clip(-1, 1)
+CLAIMS = np.where(r.uniform(size=N) < 0.6, 0.0, r.lognormal(7, 2, N))
 INFLATED = np.where(r.uniform(size=N) < 0.3, 0.0, r.exponential(size=N))
 CASES = {
     "rounded": Case(NORMAL.round(1), 0.1),
@@ -46,10 +55,11 @@ CASES = {
     "integers": Case(r.poisson(5, N).astype(float), 1.0),
     "zero or one": Case((r.uniform(size=N) < 0.3).astype(float), 1.0),
     "whole thousands": Case(1e3 * r.poisson(5, N), 1000.0),
-    "clipped": Case(CLIPPED, 0.02 * CLIPPED.std()),
-    "many zeros": Case(INFLATED, 0.02 * INFLATED.std()),
-    "constant": Case(np.full(N, 3.0), 0.02),
-    "two equal rows": Case(np.array([5.0, 5.0]), 0.02),
+    "clipped": Case(CLIPPED, 0.02 * CLIPPED.std(), atoms=(-1.0, 1.0)),
+    "many zeros": Case(INFLATED, 0.02 * robust_spread(INFLATED), atoms=(0.0,)),
+    "many zeros and a long tail": Case(CLAIMS, 0.02 * robust_spread(CLAIMS), atoms=(0.0,)),
+    "constant": Case(np.full(N, 3.0), 0.02, atoms=(3.0,)),
+    "two equal rows": Case(np.array([5.0, 5.0]), 0.02, atoms=(5.0,)),
     "continuous": Case(NORMAL, 0.0),
     "continuous, single precision": Case(NORMAL.astype(np.float32), 0.0),
     "continuous, tiny": Case(1e-200 * NORMAL, 0.0),
@@ -68,22 +78,26 @@ UNTIED = [name for name, case in CASES.items() if case.cell == 0]
 def test_cells_are_as_wide_as_the_distance_of_values(name):
     case = CASES[name]
     ties = Ties.of(case.column)
-    assert ties.cells.shape == (1,)
-    np.testing.assert_allclose(ties.cells.numpy(), case.cell, rtol=1e-6)
+    (target,) = ties.targets
+    np.testing.assert_allclose(target.narrowest, case.cell, rtol=1e-6)
     assert bool(ties) == (case.cell > 0)
+    if case.atoms is not None:
+        assert target.cell == 0
+        assert target.atoms.tolist() == list(case.atoms)
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-6, 1e6, 1e150])
 def test_cells_go_with_the_units(factor):
     for name in ("rounded", "integers", "clipped", "many zeros", "continuous"):
-        cells = Ties.of(factor * CASES[name].column).cells
-        np.testing.assert_allclose(cells.numpy(), factor * CASES[name].cell, rtol=1e-6)
+        (target,) = Ties.of(factor * CASES[name].column).targets
+        np.testing.assert_allclose(target.narrowest, factor * CASES[name].cell, rtol=1e-6)
 
 
 def test_every_target_is_looked_at_for_itself():
     names = ["integers", "continuous", "rounded", "clipped"]
     ties = Ties.of(torch.cat([CASES[name].column for name in names], dim=1))
-    np.testing.assert_allclose(ties.cells.numpy(), [CASES[name].cell for name in names], rtol=1e-6)
+    found = [target.narrowest for target in ties.targets]
+    np.testing.assert_allclose(found, [CASES[name].cell for name in names], rtol=1e-6)
     assert ties
     assert not Ties.of(torch.from_numpy(r.normal(size=(N, 3))))
 
@@ -101,7 +115,11 @@ def test_targets_spread_evenly_over_their_cells_and_no_longer_repeat(name):
     assert torch.equal(y, before)
     assert moved.shape == y.shape
     assert moved.dtype == torch.float64
-    u = ((moved - y) / case.cell + 0.5).numpy()[:, 0]
+    spread = torch.ones(len(y), dtype=torch.bool)
+    if case.atoms is not None:
+        spread = torch.isin(y[:, 0], torch.tensor(case.atoms, dtype=torch.float64))
+    assert torch.equal(moved[~spread], y[~spread])
+    u = ((moved - y)[spread] / case.cell + 0.5).numpy()[:, 0]
     slack = 1e-6
     assert ((u > -slack) & (u < 1 + slack)).all()
     assert len(moved.unique()) == len(y)
@@ -151,7 +169,7 @@ def test_spread_targets_keep_to_the_bounds_and_do_not_pile_up_there(name, low, h
 
 def test_components_are_no_narrower_than_an_even_cell():
     def floor(cells: list[float], units: list[float], **settings: float) -> float:
-        ties = Ties(torch.tensor(cells, dtype=torch.float64))
+        ties = Ties(tuple(TiedTarget(cell, torch.empty(0), 0.0) for cell in cells))
         return ties.min_scale(torch.tensor(units, dtype=torch.float64), **settings)
 
     assert floor([1.0], [2.0]) == pytest.approx(0.5 / math.sqrt(12))
@@ -196,7 +214,7 @@ def test_tied_targets_are_warned_of_once_a_fit_and_learned_without_harm(kind, na
     for values in (dist.mean, dist.stddev, dist.log_prob(y), dist.sample(3, random_state=0)):
         assert np.isfinite(values).all()
     unit = regressor.model_.y_units.scale.item()
-    floor = Ties.of(torch.from_numpy(y)[:, None]).cells.item() / math.sqrt(12)
+    floor = Ties.of(torch.from_numpy(y)[:, None]).targets[0].narrowest / math.sqrt(12)
     assert regressor.design_.min_scale == pytest.approx(max(1e-3, floor / unit))
     scales = dist.proposal.scales  # in the user's units
     assert (scales >= regressor.design_.min_scale * unit * (1 - 1e-9)).all()
@@ -270,5 +288,17 @@ def test_copies_of_rows_are_not_ties_of_targets():
 @pytest.mark.parametrize("x", [np.zeros(300), np.arange(300) % 5, np.arange(300.0)])
 def test_rounded_targets_are_not_taken_for_copies(x):
     y = torch.arange(300, dtype=torch.float64).remainder(7)[:, None]
-    kept = originals(torch.as_tensor(x, dtype=torch.float64)[:, None], y)
-    assert len(kept) == 300
+    assert Ties.among(torch.as_tensor(x, dtype=torch.float64)[:, None], y)
+
+
+def test_a_target_that_is_often_zero_with_a_long_tail_keeps_its_shares():
+    own = np.random.default_rng(1)
+    n = 1500
+    x = own.uniform(size=(n, 1))
+    claims = np.where(own.random(n) < 0.6, 0.0, own.lognormal(7, 2, n))
+    regressor = EnergyRegressor(max_iter=60, width=32, bounds=(0, None), random_state=0, verbose=False)
+    with pytest.warns(TiesWarning):
+        regressor.fit(x, claims)
+    dist = regressor.predict_distribution(x[:100])
+    for value in (20.0, 1000.0):
+        assert abs(dist.cdf(np.full(100, value)).mean() - (claims <= value).mean()) < 0.06

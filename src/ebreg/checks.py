@@ -81,10 +81,23 @@ def at_least(name: str, value: int, minimum: int) -> int:
 
 def positive(name: str, value: float) -> float:
     """Require a finite number above zero."""
+    number = _real(name, value)
+    if not (number > 0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be a finite number above 0, got {value}")
+    return number
+
+
+def not_negative(name: str, value: float) -> float:
+    """Require a finite number of at least zero."""
+    number = _real(name, value)
+    if not (number >= 0 and math.isfinite(number)):
+        raise ValueError(f"{name} must be a finite number of at least 0, got {value}")
+    return number
+
+
+def _real(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    if not (value > 0 and math.isfinite(value)):
-        raise ValueError(f"{name} must be a finite number above 0, got {value}")
     return float(value)
 
 

@@ -64,8 +64,7 @@ class TrainingConfig:
             self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))
         if self.averaging is not None:
             self._keep("averaging", checks.positive("averaging", self.averaging))
-        if self.weight_decay != 0:
-            self._keep("weight_decay", checks.positive("weight_decay", self.weight_decay))
+        self._keep("weight_decay", checks.not_negative("weight_decay", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
         checks.one_of("precision", self.precision, PRECISIONS)
 

@@ -125,9 +125,9 @@ def _check_free(path: Path, overwrite: bool) -> None:
     if overwrite and _is_model(path):
         return
     if overwrite:
-        raise FileExistsError(
-            f"{path} exists and is not a saved model: it is left as it is; give another path"
-        )
+        others = sorted({file.name for file in path.iterdir()} - set(_FILES)) if path.is_dir() else []
+        what = f"has {others[0]!r}, which no saved model has" if others else "is not a saved model"
+        raise FileExistsError(f"{path} exists and {what}: it is left as it is; give another path")
     raise FileExistsError(
         f"{path} exists: give another path, or pass overwrite=True to replace a saved model"
     )

@@ -16,9 +16,13 @@ from ebreg.proposals import RowByRow
 from ebreg.scaling import Bounds, Standardizer, Tail
 from ebreg.units import Units
 
-# A row gets more nodes, or draws, until the error of its log Z, or its effective sample size, is as good.
+# A row gets more nodes until the error of its log Z is as good.
 _GOOD_ERROR = 0.005
+# It gets other draws until they are worth as many, and this share of them: those of the proposal must nearly
+# be draws of p, since what they do not reach does not show in their weights; those of a source that was
+# fitted to the row have been where the mass is.
 _GOOD_SIZE = 200
+_GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
 # Rounds of draws that only teach where the next are to come from.
 _ROUNDS = 3
 # Inputs further out than this many standard deviations count as this far: networks overflow in the end.
@@ -91,7 +95,14 @@ class Model(nn.Module):
         if self.x_units is not None:
             x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
         own = next(self.backbone.parameters(), self.like)
-        h = self.backbone(x.to(own.dtype) if x.is_floating_point() else x)
+        x = x.to(own.dtype) if x.is_floating_point() else x
+        try:
+            h = self.backbone(x)
+        except (RuntimeError, IndexError) as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            shape = tuple(x.shape)
+            raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
         return h if h.dtype == self.like.dtype or torch.is_autocast_enabled() else h.to(self.like.dtype)
 
     def standardize(self, y: Tensor) -> Tensor:
@@ -112,7 +123,17 @@ class Model(nn.Module):
         x = checks.numbers("x", x).to(self.like.device)
         checks.finite("x", x)
         with evaluating(self):
-            return self._predictive(self.features(x), **settings)
+            return self._predictive(self._finite_features(x), **settings)
+
+    def _finite_features(self, x: Tensor) -> Tensor:
+        h = self.features(x)
+        bad = ~torch.isfinite(h).flatten(1).all(dim=1)
+        if bad.any():
+            raise ValueError(
+                f"the features of row {int(bad.nonzero()[0, 0])} are not finite: its inputs are too large for "
+                f"a backbone in {h.dtype}, or the backbone's weights are not finite"
+            )
+        return h
 
     def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
@@ -171,8 +192,9 @@ class MixtureModel(Model):
     @torch.no_grad()
     def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
+        x, y = checks.numbers("x", x).to(self.like.device), checks.numbers("y", y).to(self.like.device)
         with evaluating(self):
-            log_q = self.q(self.features(x)).log_prob(self.standardize(y))
+            log_q = self.q(self._finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
     def _predictive(self, h: Tensor) -> Predictive:
@@ -274,7 +296,7 @@ class EnergyModel(Model):
         """See :meth:`Model.proposal_at`; nothing of the energy is evaluated."""
         x = checks.numbers("x", x).to(self.like.device)
         with evaluating(self):
-            q = self._proposal_of(self.features(x)).rescaled(self.y_units.shift, self.y_units.scale)
+            q = self._proposal_of(self._finite_features(x)).rescaled(self.y_units.shift, self.y_units.scale)
         return q.between(self.bounds.low, self.bounds.high) if hasattr(q, "between") else q
 
     def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
@@ -322,7 +344,7 @@ class EnergyModel(Model):
 
         def learn(part: ImportanceND, poor: Tensor, rows: Tensor) -> FullMixture:
             source = part.adapted(poor)
-            if part.n_draws > n_draws:
+            if part.is_fitted:
                 return source
             # A source from few good draws is a poor one, but its own draws are better. How many rounds there
             # are is settled before: the first to look good would be the first to have overlooked something.
@@ -330,8 +352,13 @@ class EnergyModel(Model):
                 source = build(rows, n_draws, source).adapted()
             return source
 
+        def good(part: ImportanceND) -> Tensor:
+            share = _GOOD_SHARE_FITTED if part.is_fitted else _GOOD_SHARE
+            return part.effective_sample_size >= max(_GOOD_SIZE, share * part.n_draws)
+
+        # As many draws once more, from a source that was fitted to the first, before there are more of them.
         sizes = _sizes("n_draws", n_draws, max_draws)
-        return refined(build, len(h), sizes, lambda p: p.effective_sample_size >= _GOOD_SIZE, q, learn)
+        return refined(build, len(h), [sizes[0], *sizes], good, q, learn)
 
     def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         def energy(y: Tensor) -> Tensor:

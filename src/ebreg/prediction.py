@@ -1,12 +1,9 @@
 """Prediction: the distribution of y for the rows of X, numpy in and numpy out, in chunks of rows."""
 
 import math
-import os
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ebreg import checks
+from ebreg.callers import frames_inside
 from ebreg.errors import TrustWarning
 from ebreg.models import Model
 from ebreg.predictive import Predictive
@@ -70,6 +68,10 @@ class Prediction:
     def __getitem__(self, rows: Any) -> "Prediction":
         """The prediction of some of the rows: a slice, row numbers or a mask; one number gives one row."""
         chosen = np.atleast_1d(np.arange(len(self))[rows])
+        if chosen.ndim > 1:
+            raise IndexError(
+                f"rows are numbers in one list, a slice or a mask; got an array of {chosen.shape}"
+            )
         index = None if self._index is None else self._index[chosen]
         part = Prediction(
             self._model,
@@ -164,6 +166,8 @@ class Prediction:
         """Ends of the interval with equal tails that holds ``coverage``, shape (n, 2) or (n, 2, D)."""
         coverage = _check_open_unit("coverage", coverage)
         tail = (1 - coverage) / 2
+        if not 0 < tail < 1 - tail < 1:
+            raise ValueError(f"coverage is {coverage!r}, too close to 0 or 1 for an interval with two tails")
         return np.moveaxis(self.quantile([tail, 1 - tail]), 0, 1)
 
     def sample(self, n_draws: int, random_state: Any = None) -> np.ndarray:
@@ -245,6 +249,9 @@ class Prediction:
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install ebreg[pandas]") from error
         D = self.n_targets
+        quantiles = np.atleast_1d(quantiles).tolist()
+        if len(set(quantiles)) < len(quantiles):
+            raise ValueError(f"quantiles must differ from each other, got {quantiles}")
         columns = {"mean": self.mean, "std": self.stddev}
         columns |= {
             f"q{float(q)!r}": values for q, values in zip(quantiles, self.quantile(quantiles), strict=True)
@@ -271,7 +278,20 @@ class Prediction:
             answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, dim=1)
         else:
             answers = self._each(lambda p: getattr(p, verb)(levels), dim=levels.dim())
+        if self.n_targets > 1:
+            self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
         return self._targets(answers)
+
+    def _warn_of_extremes(self, tail: float) -> None:
+        # Quantiles of several targets are those of weighted draws, of which few lie so far out.
+        rough = int((self.effective_sample_size * tail < _FEWEST_BEYOND).sum())
+        if rough:
+            warnings.warn(
+                f"quantiles at a level of {tail:g} from an end rest on fewer than {_FEWEST_BEYOND} draws in "
+                f"{rough} of {len(self)} rows; a larger n_draws in predict_distribution makes them finer",
+                TrustWarning,
+                stacklevel=frames_inside(),
+            )
 
     def _at(self, question: Callable[[Predictive, Tensor], Tensor], y: Any) -> np.ndarray:
         # Targets (..., n, D), rows of which are asked about chunk by chunk.
@@ -334,10 +354,9 @@ class Prediction:
         warnings.warn(
             f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are rough. Look at "
             f"effective_sample_size and log_partition_error; a larger {more} in predict_distribution, or a "
-            f"longer "
-            "training, may help. Such rows are often far from the training data.",
+            "longer training, may help. Such rows are often far from the training data.",
             TrustWarning,
-            stacklevel=_frames_inside(),
+            stacklevel=frames_inside(),
         )
 
     def _rows_of(self, array: Any) -> Tensor:
@@ -352,19 +371,12 @@ class Prediction:
 
 # What may be set; a model takes those that mean something to it.
 SETTINGS = ("n_nodes", "max_nodes", "n_draws", "max_draws", "n_replicates", "seed")
+# Draws beyond a quantile, below which it is rough.
+_FEWEST_BEYOND = 5
 # Rows at once, by one target or several: what a chunk needs stays well below a gigabyte.
 _CHUNKS = {1: 256, 2: 32}
 # Rows whose distributions are kept between questions: some 40 kB each for one target, up to 1 MB for several.
 _MOST_KEPT = {1: 2048, 2: 256}
-
-
-def _frames_inside() -> int:
-    # How far up the caller is who asked: the first frame outside of this package.
-    package = f"{Path(__file__).parent}{os.sep}"
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def _numpy(values: Tensor) -> np.ndarray:

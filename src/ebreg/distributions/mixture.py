@@ -80,6 +80,7 @@ class GaussianMixture(Distribution):
         # In units of the widest component no square overflows or vanishes.
         D = self.n_targets
         unit = self.scales.detach().amax(dim=(0, 1)) if len(self.scales) else self.scales.new_ones(D)
+        unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)  # one over a smaller number is infinite
         return unit * self.rescaled(torch.zeros_like(unit), 1 / unit).variance.sqrt()
 
     @property
@@ -98,6 +99,9 @@ class GaussianMixture(Distribution):
             means,
             scales,
         )
+        if not log_prob.requires_grad:
+            # In training the smallest number is as good; who asks for the density is told that there is none.
+            log_prob = log_prob.masked_fill(log_prob <= torch.finfo(log_prob.dtype).min, -torch.inf)
         return log_prob.reshape(value.shape[:-1])
 
     def sample(

@@ -14,16 +14,18 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 from torch import Tensor, nn
 
 from ebreg import checks
-from ebreg.batches import TensorData
+from ebreg.batches import TensorData, weights_of
+from ebreg.callers import frames_inside
 from ebreg.errors import TiesWarning, TrustWarning
 from ebreg.estimators import inputs, recipe
 from ebreg.estimators.design import Design, count_features
+from ebreg.estimators.ends import parse_bounds
 from ebreg.estimators.saving import Saving
-from ebreg.estimators.targets import Ties, originals, parse_bounds
+from ebreg.estimators.ties import Ties
 from ebreg.methods import Method
 from ebreg.prediction import Prediction
 from ebreg.randomness import seeded
-from ebreg.scaling import Bounds
+from ebreg.scaling import Bounds, Standardizer
 from ebreg.training import fit
 from ebreg.units import Units
 
@@ -35,6 +37,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     """
 
     input_shape_: tuple[int, ...]
+    input_dtype_: torch.dtype
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
         """Learn p(y | x).
@@ -48,21 +51,26 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Returns:
             The regressor itself.
         """
-        # A caller's no_grad or inference_mode is not meant for this.
-        with torch.inference_mode(False), torch.enable_grad():
-            return self._fit(X, y, sample_weight, validation)
+        before = dict(self.__dict__)
+        try:
+            # A caller's no_grad or inference_mode is not meant for this.
+            with torch.inference_mode(False), torch.enable_grad():
+                return self._fit(X, y, sample_weight, validation)
+        except BaseException:
+            # A regressor that was fitted before goes on answering as it did.
+            self.__dict__ = before
+            raise
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, validation: Any) -> Self:
-        for name in ("early_stopping", "refit"):
-            checks.flag(name, getattr(self, name))
-        targets = inputs.targets(X, y)  # first: a fit that fails here leaves the columns known before
+        for name in ("early_stopping", "refit", "warm_start"):
+            checks.flag(name, getattr(self, name, False))
+        targets = inputs.targets(X, y)
+        self._check_goes_on()
         x = self._inputs(X, reset=not self._goes_on)
         data = _counted(TensorData(x, targets.y, _check_weights(sample_weight, len(x))))
         bounds = self._bounds(targets.y.shape[1])
         bounds.check("y", data.y)
-        ties = Ties.of(data.y)
-        if ties:
-            ties = Ties.of(originals(data.x, data.y))
+        ties = Ties.among(data.x, data.y)
         if ties:
             _warn_of_ties()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -74,6 +82,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             self._finish(method, data, seed)
         self.model_ = method.model.exact()
         self.design_ = design
+        self._fitted_backbone = self.backbone
         self._drop_target_axis = targets.drop_axis
         self.target_names_ = targets.names
         return self
@@ -94,7 +103,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         """
         check_is_fitted(self, "model_")
         # Questions are asked later, when the caller may have changed X.
-        x = self._inputs(X, reset=False).clone()
+        x = self._known_inputs(X).clone()
         return Prediction(
             self.model_,
             x,
@@ -129,17 +138,30 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         # Whether a fit starts from what was learned before.
         return False
 
+    def _check_goes_on(self) -> None:
+        # Nothing to check where every fit starts anew.
+        return
+
     def _bounds(self, n_targets: int) -> Bounds:
         return parse_bounds(self.bounds, n_targets)
 
     def _inputs(self, X: Any, reset: bool) -> Tensor:
+        # While fitting: by the arguments as they are now.
         if self.backbone is None:
             return inputs.table(self, X, reset)
         _check_feature_names(self, X, reset=reset)
-        x = inputs.examples(X, None if reset else self.input_shape_)
-        if reset:
-            self.input_shape_ = tuple(x.shape[1:])
+        if not reset:
+            return inputs.examples_like(X, self.input_shape_, self.input_dtype_)
+        x = inputs.examples(X)
+        self.input_shape_, self.input_dtype_ = tuple(x.shape[1:]), x.dtype
         return x
+
+    def _known_inputs(self, X: Any) -> Tensor:
+        # After a fit: by what the model was fitted on.
+        if self.design_.n_inputs is not None:
+            return inputs.table(self, X, reset=False)
+        _check_feature_names(self, X, reset=False)
+        return inputs.examples_like(X, self.input_shape_, self.input_dtype_)
 
     def _hold_out(
         self, data: TensorData, bounds: Bounds, ties: Ties, validation: Any, seed: int
@@ -198,17 +220,9 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self.best_epoch_ = training.best_epoch
         self.interrupted_ = training.interrupted
         if training.best_epoch is not None and held is not None:
-            nll = training.history[training.best_epoch]["validation_nll"]
-            normal_nll = method.model.y_units.normal_nll(held.y).mean().item()
-            # Before any training, the energy model is level over the range of the data: a little worse.
-            if nll > normal_nll + 2 * held.y.shape[1]:
-                _warn_astray(nll, normal_nll)
+            _judge(training.history[training.best_epoch]["validation_nll"], held)
         if self.interrupted_:
-            warnings.warn(
-                f"the fit was interrupted after {self.n_iter_} passes; the best weights so far are kept",
-                UserWarning,
-                stacklevel=4,
-            )
+            _warn_of_interrupt(f"after {self.n_iter_} passes; the best weights so far are kept")
 
     def _finish(self, method: Method, data: TensorData, seed: int) -> None:
         # The rows that were set aside have done their work; now there is something to learn from them too.
@@ -216,7 +230,13 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         config = recipe.finishing_config(
             len(data), n_passes, self.batch_size, self.learning_rate, self.weight_decay, seed
         )
+        best = copy.deepcopy(method.state_dict())
         training = fit(method, data, config=config, progress=self._shows_progress)
+        if training.interrupted:
+            method.load_state_dict(best)
+            self.interrupted_ = True
+            _warn_of_interrupt("in its last stretch; the best weights before it are kept")
+            return
         self.history_ = [*self.history_, *training.history]
 
     @property
@@ -254,19 +274,29 @@ def _is_main() -> bool:
 def _warn_of_ties() -> None:
     warnings.warn(
         "many targets have the same value (rounded, integer or clipped?). The fit spreads each over the cell "
-        "it stands for, so means, quantiles and samples are fine, but a log density depends on the width of "
-        "those cells: compare models by metrics.cell_nll or metrics.crps instead.",
+        "it stands for: means, quantiles and samples hold to within a cell, but a log density depends on its "
+        "width. Compare models by metrics.cell_nll or metrics.crps instead.",
         TiesWarning,
-        stacklevel=4,  # the line that calls fit
+        stacklevel=frames_inside(),
     )
 
 
-def _warn_astray(nll: float, normal_nll: float) -> None:
-    # Such a training is finite and would be silent.
+def _warn_of_interrupt(when: str) -> None:
+    warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=frames_inside())
+
+
+def _judge(nll: float, held: TensorData) -> None:
+    # A training that went astray is finite and would be silent.
+    weights = weights_of(held).double()
+    normal_nlls = Standardizer.of("y", held.y).normal_nll(held.y)
+    normal_nll = ((weights * normal_nlls).sum() / weights.sum()).item()
+    # Before any training, the energy model is level over the range of the data: a little worse.
+    if nll <= normal_nll + 2 * held.y.shape[1]:
+        return
     warnings.warn(
         f"the training went astray: on the rows set aside its negative log-likelihood is {nll:.4g}, and one "
         f"normal distribution for all rows has {normal_nll:.4g}. Lower learning_rate, raise max_iter, or "
         "give more rows.",
         TrustWarning,
-        stacklevel=5,  # the line that calls fit
+        stacklevel=frames_inside(),
     )

@@ -10,7 +10,7 @@ from ebreg import checks
 from ebreg.batches import TensorData
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.design import Design
-from ebreg.estimators.targets import Ties
+from ebreg.estimators.ties import Ties
 from ebreg.methods import FixedMLE, FixedNCE, JointMLE, JointNCE, Method
 from ebreg.models import EnergyModel
 from ebreg.networks import MLP
@@ -115,6 +115,16 @@ class EnergyRegressor(DistributionRegressor):
     def _goes_on(self) -> bool:
         return self.warm_start and hasattr(self, "model_")
 
+    def _check_goes_on(self) -> None:
+        if not self._goes_on:
+            return
+        if self.backbone is not self._fitted_backbone:
+            raise ValueError("backbone is not that of the model to go on with; " + _START_ANEW)
+        for name in ("n_components", "width"):
+            before, now = getattr(self.design_, name), getattr(self, name)
+            if before != now:
+                raise ValueError(f"{name} is {now}, and {before} in the model to go on with; " + _START_ANEW)
+
     def _bounds(self, n_targets: int) -> Bounds:
         given = super()._bounds(n_targets)
         if not self._goes_on:
@@ -132,10 +142,6 @@ class EnergyRegressor(DistributionRegressor):
     def _start(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> tuple[Design, Method]:
         if not self._goes_on:
             return super()._start(data, bounds, ties, seed)
-        for name in ("n_components", "width"):
-            before, now = getattr(self.design_, name), getattr(self, name)
-            if before != now:
-                raise ValueError(f"{name} is {now}, and {before} in the model to go on with; " + _START_ANEW)
         return self.design_, self._trains(_single(copy.deepcopy(self.model_)))
 
     def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:

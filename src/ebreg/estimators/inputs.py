@@ -29,21 +29,32 @@ class Targets:
 
 def table(estimator: BaseEstimator, X: Any, reset: bool) -> Tensor:
     """A table X as (n, C), float64; ``reset`` notes the number and the names of its columns."""
+    _refuse_dates("X", X)
     array = validate_data(estimator, on_host(X), dtype=np.float64, reset=reset, ensure_min_samples=int(reset))
     return torch.from_numpy(_shareable(array))
 
 
-def examples(X: Any, shape: tuple[int, ...] | None) -> Tensor:
-    """Inputs of the user's own backbone, (n, ...), in their own dtype; ``shape`` is that of one example."""
+def examples(X: Any) -> Tensor:
+    """Inputs of the user's own backbone, (n, ...), in their own dtype."""
     array = X.to_numpy() if hasattr(X, "to_numpy") else X
     x = checks.numbers("X", _shareable(array) if isinstance(array, np.ndarray) else array).detach()
     if x.dim() < 2:
         raise ValueError(f"X must have shape (n, ...) with one example a row, got {tuple(x.shape)}")
-    if shape is not None and tuple(x.shape[1:]) != shape:
-        raise ValueError(f"X has examples of shape {tuple(x.shape[1:])}; the model was fitted on {shape}")
     if x.is_floating_point():
         checks.finite("X", x)
     return x
+
+
+def examples_like(X: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """The same for a backbone that was fitted on examples of a shape and a dtype."""
+    x = examples(X)
+    if tuple(x.shape[1:]) != shape:
+        raise ValueError(f"X has examples of shape {tuple(x.shape[1:])}; the model was fitted on {shape}")
+    # The kind of numbers is kept, not their precision: a list of whole numbers may stand for real ones.
+    cast = x if dtype.is_floating_point and x.is_floating_point() else x.to(dtype)
+    if not dtype.is_floating_point and not torch.equal(cast.to(x.dtype), x):
+        raise ValueError(f"X must hold numbers of type {dtype}, as the model was fitted on; got {x.dtype}")
+    return cast
 
 
 def targets(X: Any, y: Any) -> Targets:
@@ -52,6 +63,9 @@ def targets(X: Any, y: Any) -> Targets:
         # The wording that scikit-learn looks for.
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     names = _names(y)
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"the columns of y must have different names, got {', '.join(names)}")
+    _refuse_dates("y", y)
     array = check_array(
         on_host(y), ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=1, allow_nd=True
     )
@@ -83,6 +97,14 @@ def on_host(values: Any) -> Any:
 def _shareable(array: np.ndarray) -> np.ndarray:
     # Torch takes neither reversed arrays nor, without a warning, those that may not be written to.
     return np.ascontiguousarray(array) if array.flags.writeable else array.copy()
+
+
+def _refuse_dates(name: str, values: Any) -> None:
+    # scikit-learn would read them as nanoseconds.
+    dtypes = getattr(values, "dtypes", getattr(values, "dtype", None))
+    kinds = [getattr(dtype, "kind", "") for dtype in (dtypes if np.iterable(dtypes) else [dtypes])]
+    if set(kinds) & {"M", "m"}:
+        raise ValueError(f"{name} holds dates or times; turn them into numbers, such as days since a date")
 
 
 def _names(y: Any) -> list[str] | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -49,7 +50,8 @@ class Saving(BaseEstimator):
 
     def _config(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
-        has_backbone = params.pop("backbone") is not None
+        params.pop("backbone")
+        has_backbone = self.design_.n_inputs is None
         if isinstance(params["random_state"], np.random.RandomState | np.random.Generator):
             params["random_state"] = None  # the state of a stream is not part of what was learned
         return {
@@ -57,6 +59,7 @@ class Saving(BaseEstimator):
             "params": {name: folders.plain(f"the parameter {name}", value) for name, value in params.items()},
             "backbone": has_backbone,
             "input_shape": list(self.input_shape_) if has_backbone else None,
+            "input_dtype": str(self.input_dtype_).removeprefix("torch.") if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": folders.plain("a column", getattr(self, "feature_names_in_", None)),
             "drop_target_axis": self._drop_target_axis,
@@ -68,7 +71,7 @@ class Saving(BaseEstimator):
         # The library's networks were trained in single precision, and so they are stored. Units are buffers,
         # in double; a backbone of the user's own is stored as it is.
         model = self.model_
-        own = () if self.backbone is None else ("backbone.",)
+        own = ("backbone.",) if self.design_.n_inputs is None else ()
         trained = {name for name, _ in model.named_parameters() if not name.startswith(own)}
         return {
             name: value.float() if name in trained else value for name, value in model.state_dict().items()
@@ -83,11 +86,14 @@ class Saving(BaseEstimator):
         regressor.model_ = cls._keeps.of(*_blank(regressor.design_, copy.deepcopy(backbone)))
         folders.fill(regressor.model_, tensors)
         regressor.model_.exact().eval()
+        regressor._fitted_backbone = backbone
+        regressor.interrupted_ = False
         regressor._drop_target_axis = _entry(config, "drop_target_axis", bool)
         for name, types in _FACTS.items():
             setattr(regressor, name, _entry(config, name.rstrip("_"), *types))
         if backbone is not None:
             regressor.input_shape_ = tuple(_entry(config, "input_shape", list))
+            regressor.input_dtype_ = _dtype(config.get("input_dtype", "float32"))
         else:
             regressor.n_features_in_ = _entry(config, "n_features_in", int)
         names = _entry(config, "feature_names_in", list, type(None))
@@ -101,6 +107,13 @@ def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
     with seeded(0):
         return design.parts(units.tail.bounds, backbone), units
+
+
+def _dtype(name: Any) -> torch.dtype:
+    dtype = getattr(torch, str(name), None)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"input_dtype is {name!r}")
+    return dtype
 
 
 def _entry(config: dict[str, Any], name: str, *types: type) -> Any:

@@ -130,7 +130,7 @@ def refined(
     build: Callable[..., Predictive],
     n_rows: int,
     sizes: Sequence[int],
-    good: Callable[[Predictive], Tensor],
+    good: Callable[[Any], Tensor],
     proposal: Any,
     learn: Callable[[Any, Tensor, Tensor], Any] | None = None,
 ) -> Predictive:

@@ -16,7 +16,7 @@ from ebreg.predictive.protocol import Energy, flat
 from ebreg.predictive.support import Support
 from ebreg.regions import Modes, Region
 
-_WEAK_SIZE = 100
+_WEAK_SIZE, _WEAK_ERROR = 100, 0.1
 # Shares of the draws: from the wide Gaussian, and, beside a fitted source, from the proposal.
 _WIDE, _LEARNED = 0.1, 0.2
 
@@ -116,9 +116,14 @@ class ImportanceND:
         return importance.pareto_k(self._f, self._log_q)
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether the draws come from a source that was fitted to the rows."""
+        return self._main is not self.proposal
+
+    @property
     def weak(self) -> Tensor:
-        """Rows whose draws are worth less than a hundred, shape (B,)."""
-        return self.effective_sample_size < _WEAK_SIZE
+        """Rows whose draws are worth less than a hundred, or whose log Z is rough, shape (B,)."""
+        return (self.effective_sample_size < _WEAK_SIZE) | (self.log_partition_error > _WEAK_ERROR)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
