@@ -539,7 +539,7 @@ class TestOwnBackbone:
         tokens = np.arange(60).reshape(30, 2) % 7
         regressor.set_params(backbone=nn.Sequential(nn.Embedding(7, 4), nn.Flatten())).fit(tokens, Y)
         np.testing.assert_array_equal(regressor.predict(tokens * 1.0), regressor.predict(tokens))
-        with pytest.raises(ValueError, match="X must hold numbers of type torch.int64"):
+        with pytest.raises(ValueError, match=r"X must hold numbers of type torch\.int64"):
             regressor.predict(tokens + 0.5)
         with pytest.raises(ValueError, match="the backbone failed on inputs of shape"):
             regressor.predict(tokens + 7)

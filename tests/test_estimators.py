@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from ebreg.errors import TiesWarning
 from ebreg.estimators import recipe
 from ebreg.estimators.ends import parse_bounds
 from ebreg.estimators.ties import Ties
+from ebreg.training import fit
 
 QUICK = {
     "max_iter": 2,
@@ -630,3 +632,24 @@ def test_a_fit_that_fails_leaves_the_model_that_was_there():
 def test_validation_without_early_stopping_is_refused():
     with pytest.raises(ValueError, match="early_stopping=True"):
         EnergyRegressor(**{**QUICK, "early_stopping": False}).fit(X, Y, validation=(X, Y))
+
+
+@pytest.mark.parametrize("stretch", [1, 2])
+def test_ctrl_c_keeps_the_best_weights_and_says_so(regressor, monkeypatch, stretch):
+    calls = []
+
+    def interrupted(*args, **settings):
+        calls.append(settings)
+        if len(calls) == stretch:
+            settings["after_epoch"] = lambda epoch: signal.raise_signal(signal.SIGINT)
+        return fit(*args, **settings)
+
+    monkeypatch.setattr("ebreg.estimators.base.fit", interrupted)
+    with pytest.warns(UserWarning, match="the fit was interrupted") as caught:
+        regressor.set_params(max_iter=6, learning_rate=0.1).fit(X, Y)
+    assert regressor.interrupted_
+    assert caught[0].filename == __file__
+    assert len(calls) == stretch
+    if stretch == 2:  # as if there had been no last stretch
+        whole = clone(regressor).set_params(refit=False).fit(X, Y)
+        np.testing.assert_array_equal(regressor.predict(X), whole.predict(X))

@@ -130,8 +130,8 @@ class Model(nn.Module):
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
             raise ValueError(
-                f"the features of row {int(bad.nonzero()[0, 0])} are not finite: its inputs are too large for "
-                f"a backbone in {h.dtype}, or the backbone's weights are not finite"
+                f"the features of row {int(bad.nonzero()[0, 0])} are not finite: its inputs are too large "
+                f"for a backbone in {h.dtype}, or the backbone's weights are not finite"
             )
         return h
 
