@@ -625,3 +625,9 @@ def test_quantiles_of_several_targets_beyond_the_draws_are_told():
         dist.quantile([0.05, 0.5])
     with pytest.warns(TrustWarning, match="rest on fewer than 5 draws in 3 of 3 rows"):
         dist.quantile(1e-6)
+
+
+def test_quantiles_of_a_mixture_of_several_targets_are_exact_at_any_level():
+    dist = clone(KINDS["mixture"]).fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X[:3])
+    low, high = dist.quantile([1e-6, 1 - 1e-6])
+    assert (low < high - 1).all()

@@ -69,27 +69,30 @@ def _check(runs: Sequence[Run], job: Job, records: Records) -> list[dict[str, An
 
 @contextmanager
 def _backend(name: str, n_jobs: int) -> Iterator[None]:
-    _REGISTER.get(name, lambda: None)()
-    with parallel_config(backend=name, n_jobs=n_jobs):
+    settings = _SETTINGS.get(name, dict)()
+    with parallel_config(backend=name, n_jobs=n_jobs, **settings):
         yield
 
 
-def _register_ray() -> None:
+def _ray() -> dict[str, Any]:
     try:
         from ray.util.joblib import register_ray
     except ImportError as error:
         raise ImportError("the backend ray needs Ray: pip install ebreg[ray]") from error
     register_ray()
+    # A worker that dies is started again and does its run again; else Ray would wait for it forever.
+    return {"ray_remote_args": {"max_restarts": -1, "max_task_retries": -1}}
 
 
-def _register_dask() -> None:
+def _dask() -> dict[str, Any]:
     try:
         import distributed  # noqa: F401 (registers itself)
     except ImportError as error:
         raise ImportError("the backend dask needs Dask: pip install ebreg[dask]") from error
+    return {}
 
 
-_REGISTER: dict[str, Callable[[], None]] = {"ray": _register_ray, "dask": _register_dask}
+_SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {"ray": _ray, "dask": _dask}
 
 
 @contextmanager
