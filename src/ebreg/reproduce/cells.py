@@ -1,7 +1,6 @@
 """Cells: each setting of the paper's 1-D table, and of what goes beyond it, is one row of data."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ebreg import checks
 
@@ -98,10 +97,6 @@ class Run:
         """Its name among all runs, fit for a file."""
         return f"{self.dataset}.{self.cell.name}.{self.seed:02d}"
 
-    def settings(self) -> dict[str, Any]:
-        """What its record says it was."""
-        return {"dataset": self.dataset, "cell": self.cell.name, "seed": self.seed}
-
 
 def runs_of(cells: list[Cell], datasets: list[str], n_runs: int | None = None) -> list[Run]:
     """All runs of cells on data sets; seed after seed, so that an unfinished table is even.
@@ -111,6 +106,8 @@ def runs_of(cells: list[Cell], datasets: list[str], n_runs: int | None = None) -
         datasets: Names of the data sets.
         n_runs: Runs a cell; None: what each asks for.
     """
+    if n_runs is not None:
+        checks.at_least("runs", n_runs, 1)
     wanted = {cell.name: cell.n_runs if n_runs is None else n_runs for cell in cells}
     return [
         Run(cell, dataset, seed)

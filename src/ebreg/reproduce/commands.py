@@ -2,10 +2,12 @@
 
 import argparse
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ebreg import plots
+from ebreg.config import PAPER
 from ebreg.datasets import TASKS
 from ebreg.reproduce import figures, report, sensitivity, tracking
 from ebreg.reproduce.cells import SETS, TABLE1, runs_of, select
@@ -13,6 +15,9 @@ from ebreg.reproduce.records import Records
 from ebreg.reproduce.runner import complete
 from ebreg.reproduce.runs import Job
 from ebreg.reproduce.tasks import POINTS, load
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -32,12 +37,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     table1.add_argument("--runs", type=int, help="runs a cell (20 for the paper's and modern, 5 for others)")
     table1.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
     table1.add_argument("--backend", default="loky", help="of joblib: loky, ray, dask (loky)")
-    table1.add_argument("--epochs", type=int, help="in place of the recipe's own, for a quick look")
     table1.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
     drawn = parts.add_parser("figures", help="Figures 2, S3, S4, the training sets, and who follows whom")
     drawn.set_defaults(call=run_figures)
     drawn.add_argument("--seed", type=int, default=0, help="of the trainings (0)")
     for part in (table1, drawn):
+        part.add_argument("--epochs", type=int, help="in place of the recipe's own, for a quick look")
         part.add_argument("--out", type=Path, default=Path("results"), help="folder (results)")
         part.add_argument("--points", type=Path, help=f"folder with the authors' {POINTS}")
         part.add_argument("--quiet", action="store_true", help="no progress bar")
@@ -64,22 +69,29 @@ def run_table1(options: argparse.Namespace) -> None:
     report.write(folder, files)
     print(files["table1.md"])
     if plots.available():
-        sensitivity.draw(summaries, runs, records).savefig(folder / "sensitivity.png", dpi=160)
+        _save(sensitivity.draw(summaries, runs, records), folder / "sensitivity.png")
 
 
 def run_figures(options: argparse.Namespace) -> None:
     """Draw the figures, one after the other."""
-    folder = options.out / "figures"
-    for path in figures.draw_all(folder, options.points, options.seed, progress=not options.quiet):
-        print(path)
-    followed = {
-        name: tracking.follow(TABLE1["ours-4"], load(name, options.points), options.seed, not options.quiet)
-        for name in TASKS
-    }
+    plots.require_matplotlib()  # what can fail fails before the trainings
+    tasks = {name: load(name, options.points) for name in TASKS}
+    config = replace(PAPER, seed=options.seed, epochs=options.epochs or PAPER.epochs)
+    folder, progress = options.out / "figures", not options.quiet
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, task in tasks.items():
+        for stem, figure in figures.draw_all(task, config, progress):
+            _save(figure, folder / f"{stem}-{name}.png")
+    cell = TABLE1["ours-4"]
+    followed = {name: tracking.follow(cell, task, config, progress) for name, task in tasks.items()}
     rows = [{"dataset": name, **asdict(moment)} for name, moments in followed.items() for moment in moments]
     report.write(folder, {"tracking.csv": report.rows_csv(rows)})
-    tracking.draw(followed).savefig(folder / "tracking.png", dpi=160)
-    print(folder / "tracking.png")
+    _save(tracking.draw(followed), folder / "tracking.png")
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    figure.savefig(path, dpi=160)
+    print(path)
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -1,20 +1,18 @@
 """The paper's figures of the 1-D experiments."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ebreg import importance, plots, proposals, uniforms
-from ebreg.datasets import TASKS, ToyTask
+from ebreg.config import TrainingConfig
+from ebreg.datasets import ToyTask
 from ebreg.models import EnergyModel
 from ebreg.reproduce.cells import TABLE1
-from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.runs import train
-from ebreg.reproduce.tasks import load
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,54 +72,28 @@ class View:
         }
 
 
-def draw_all(folder: Path, points: Path | None = None, seed: int = 0, progress: bool = True) -> list[Path]:
-    """Train what the figures show, and draw them.
+def draw_all(task: ToyTask, config: TrainingConfig, progress: bool = True) -> "Iterator[tuple[str, Figure]]":
+    """Train what the figures of a data set show, and draw them: their names, and the figures.
 
     Args:
-        folder: Where they go; pictures of the same names are replaced.
-        points: Folder with the authors' points of the first set.
-        seed: Of the trainings.
+        task: The data set.
+        config: Of the trainings.
         progress: Whether to show progress bars.
-
-    Returns:
-        The pictures.
     """
-    plots.require_matplotlib()  # what can fail fails before the trainings
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for name in TASKS:
-        view = View.of(load(name, points))
-        for stem, figure in _figures(view, seed, progress):
-            path = folder / f"{stem}-{name}.png"
-            figure.savefig(path, dpi=160)
-            paths.append(path)
-    return paths
-
-
-def _figures(view: View, seed: int, progress: bool) -> "Iterator[tuple[str, Figure]]":
+    view = View.of(task)
     yield "training-set", plots.side_by_side({"Training data": view.data, "Ground truth": view.truth})[0]
     growing: dict[str, Panels] = {}
+    epochs = [epoch for epoch in EPOCHS if epoch <= config.epochs] or [config.epochs]
 
     def look(model: EnergyModel, epoch: int) -> None:
-        if epoch in EPOCHS:
+        if epoch in epochs:
             growing[f"{epoch} epochs\ny"] = {"Ground truth": view.truth, **view.of_model(model)}
 
-    model = _trained(view.task, "ours-4", seed, progress, look)
+    model = train(TABLE1["ours-4"], task, config, look, progress)
     yield "figure2", plots.side_by_side({"Ground truth": view.truth, **view.of_model(model)})[0]
     yield "figureS3", plots.panel_grid(growing, height=2.2)[0]
-    narrow = _trained(view.task, "ours-1", seed, progress)
-    yield "figureS4", plots.side_by_side(_resampled(view, narrow, seed))[0]
-
-
-def _trained(
-    task: ToyTask,
-    cell: str,
-    seed: int,
-    progress: bool,
-    look: Callable[[EnergyModel, int], None] | None = None,
-) -> EnergyModel:
-    recipe = RECIPES[TABLE1[cell].recipe]
-    return train(TABLE1[cell], task, replace(recipe.config, seed=seed), look=look, progress=progress)
+    narrow = train(TABLE1["ours-1"], task, config, progress=progress)
+    yield "figureS4", plots.side_by_side(_resampled(view, narrow, config.seed))[0]
 
 
 def _resampled(view: View, model: EnergyModel, seed: int) -> Panels:

@@ -1,17 +1,17 @@
 """Does the proposal follow the energy-based model? Both are watched after every epoch of a training."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 
 from ebreg import importance, metrics, proposals, uniforms
+from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
 from ebreg.models import EnergyModel
 from ebreg.plots import canvas
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.runs import train
 
 if TYPE_CHECKING:
@@ -39,10 +39,9 @@ class Moment:
     kl_proposal: float
 
 
-def follow(cell: Cell, task: ToyTask, seed: int = 0, progress: bool = True) -> list[Moment]:
+def follow(cell: Cell, task: ToyTask, config: TrainingConfig, progress: bool = True) -> list[Moment]:
     """Train a cell and look after every epoch."""
     moments: list[Moment] = []
-    config = replace(RECIPES[cell.recipe].config, seed=seed)
     train(cell, task, config, lambda model, epoch: moments.append(_look(task, model, epoch)), progress)
     return moments
 

@@ -1,0 +1,365 @@
+"""The paper's table as rows of data, a runner that loses nothing, and reports that hide nothing."""
+
+import csv
+import io
+import json
+import math
+import os
+import signal
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ebreg.cli import main
+from ebreg.config import PAPER
+from ebreg.datasets import TASKS, gustafsson
+from ebreg.distributions import GaussianMixture
+from ebreg.errors import EbregError
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.reproduce import report
+from ebreg.reproduce.cells import SETS, TABLE1, Run, runs_of, select
+from ebreg.reproduce.recipes import RECIPES
+from ebreg.reproduce.records import Records
+from ebreg.reproduce.runner import complete
+from ebreg.reproduce.runs import Job
+from ebreg.reproduce.tasks import load, measure
+from ebreg.reproduce.tracking import follow
+
+QUICK = ["mdn-1", "modern"]
+
+
+def values(record: dict) -> dict:
+    return {name: value for name, value in record.items() if not name.endswith("seconds")}
+
+
+class TestCells:
+    def test_the_paper_s_table_is_there(self):
+        paper = select(["paper"])
+        assert len(paper) == 8
+        published = {name: [cell.published[name] for cell in paper] for name in TASKS}
+        assert published["gustafsson"] == [0.042, 0.036, 0.040, 0.042, 0.042, 0.038, 0.032, 0.035]
+        assert published["brando"] == [2.30, 1.98, 1.72, 1.67, 1.70, 1.69, 1.67, 1.65]
+        assert all(cell.n_runs == 20 and cell.recipe == "paper" for cell in paper)
+
+    def test_names_and_sets(self):
+        assert select(["all"]) == list(TABLE1.values())
+        assert select(["modern", "nce-0.1", "modern"]) == [TABLE1["nce-0.1"], TABLE1["modern"]]
+        assert set(SETS["paper"]) | set(SETS["beyond"]) == set(TABLE1)
+        with pytest.raises(ValueError, match=r"a cell must be one of 'all'.*got 'mine'"):
+            select(["mine"])
+
+    def test_runs_are_even_and_as_many_as_asked_for(self):
+        cells = select(["ours-4", "mdn-4"])
+        runs = runs_of(cells, ["gustafsson", "brando"])
+        assert len(runs) == len({run.key for run in runs}) == 2 * (20 + 5)
+        assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+        assert len(runs_of(cells, ["brando"], 3)) == 6
+
+    @pytest.mark.parametrize("name", TABLE1)
+    def test_every_cell_is_a_method_that_trains(self, name):
+        cell, task = TABLE1[name], gustafsson(n=8)
+        method = RECIPES[cell.recipe].method(cell, task)
+        assert method.name == cell.method
+        losses = method(task.x_train, task.y_train, method.points(8))
+        sum(loss.sum() for loss in losses.values()).backward()
+        gradients = [p.grad for p in method.parameters()]
+        assert all(g is not None and torch.isfinite(g).all() for g in gradients)
+        mixture = method.model.q(method.model.features(task.x_train))
+        assert mixture.logits.shape == (8, cell.n_components)
+
+    def test_the_paper_s_settings(self):
+        recipe = RECIPES["paper"]
+        assert (recipe.n_draws, recipe.draws, recipe.config) == (1024, "independent", PAPER)
+        method = recipe.method(TABLE1["ours-4"], gustafsson())
+        assert method.model.tail is None
+        # 1-10-10, then 1-10-10, (20)-10, 10-10, 10-1; and three branches 10-10-4.
+        sizes = {
+            "backbone": 2 * 10 + 11 * 10,
+            "energy": 2 * 10 + 11 * 10 + 21 * 10 + 11 * 10 + 11,
+            "proposal": 3 * (11 * 10 + 11 * 4),
+        }
+        for part, size in sizes.items():
+            assert sum(p.numel() for p in getattr(method.model, part).parameters()) == size
+        noise = recipe.method(TABLE1["nce-0.1"], gustafsson()).noise
+        assert noise.sigmas == pytest.approx((0.1, 0.8))
+
+
+class TestTasks:
+    def test_the_authors_points_take_the_place_of_ours(self, tmp_path: Path):
+        (tmp_path / "gustafsson_train.csv").write_text("x,y\n0.5,-0.25\n-1,2\n")
+        task = load("gustafsson", tmp_path)
+        assert task.x_train.tolist() == [[0.5], [-1.0]]
+        assert task.y_train.tolist() == [[-0.25], [2.0]]
+        assert torch.equal(load("brando", tmp_path).x_train, TASKS["brando"]().x_train)
+
+    @pytest.mark.parametrize("content", ["a,b\n1,2\n", "x,y\n1,two\n", "x,y\n", "x,y\n1,inf\n", "x,y\n1\n"])
+    def test_a_table_of_something_else_is_refused(self, tmp_path: Path, content: str):
+        (tmp_path / "gustafsson_train.csv").write_text(content)
+        with pytest.raises(ValueError, match=r"points|columns x and y"):
+            load("gustafsson", tmp_path)
+
+    def test_a_folder_without_the_points_is_refused(self, tmp_path: Path):
+        with pytest.raises(FileNotFoundError, match=r"gustafsson_train\.csv is not there"):
+            load("gustafsson", tmp_path)
+
+    def test_both_ways_of_judging_agree_with_a_closed_form(self):
+        # For x < 0 the truth is a mixture; at scales s and t of the same means, where the branches are apart,
+        # KL = log(t / s) + s^2 / (2 t^2) - 1/2.
+        task = replace(gustafsson(), x_range=(-2.2, -0.9))
+        model = MixtureModel(nn.Identity(), Branches(0.1))
+        kl = math.log(0.1 / 0.075) + 0.075**2 / (2 * 0.1**2) - 0.5
+        found = measure(task, model.double())
+        assert found.on_grid == pytest.approx(kl, abs=1e-4)
+        assert found.own == pytest.approx(kl, abs=1e-4)
+
+    def test_an_energy_may_be_off_by_any_constant(self):
+        task = replace(gustafsson(), x_range=(-2.2, -0.9))
+        model = EnergyModel(nn.Identity(), Shifted(Branches(0.075), 700.0), Branches(0.1), n_targets=1)
+        found = measure(task, model.double())
+        assert abs(found.on_grid) < 1e-5
+        assert abs(found.own) < 2e-3
+
+    def test_the_truth_has_the_nll_that_no_model_can_beat(self):
+        task = TASKS["brando"]()
+        assert -task.log_density(task.x_test, task.y_test).mean() == pytest.approx(1.239, abs=1e-3)
+
+
+class Branches(nn.Module):
+    """The true means and weights of the first set at x < 0, with another scale."""
+
+    def __init__(self, scale: float):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(scale, dtype=torch.float64))
+        self.n_targets = 1
+
+    def forward(self, x: Tensor) -> GaussianMixture:
+        means = torch.stack([x.sin(), -x.sin()], dim=1)
+        logits = torch.tensor([0.8, 0.2], dtype=x.dtype).log().expand(len(x), 2)
+        return GaussianMixture(logits, means, self.scale.expand_as(means))
+
+
+class Shifted(nn.Module):
+    def __init__(self, head: nn.Module, constant: float):
+        super().__init__()
+        self.head, self.constant = head, constant
+
+    def forward(self, h: Tensor, y: Tensor) -> Tensor:
+        return self.head(h).log_prob(y) + self.constant
+
+
+class TestRecords:
+    def test_what_is_written_is_read_and_never_replaced(self, tmp_path: Path):
+        records = Records(tmp_path / "new" / "folder")
+        assert records.read("a") is None
+        records.write("a", {"value": 1})
+        records.write("a", {"value": 2})
+        assert records.read("a") == {"value": 1}
+        assert "a" in records
+        assert "b" not in records
+
+    def test_a_half_written_one_does_not_count(self, tmp_path: Path):
+        records = Records(tmp_path)
+        (tmp_path / ".a.json.123.partial").write_text('{"val')
+        assert "a" not in records
+        assert records.read("a") is None
+
+    @pytest.mark.parametrize("content", ["", '{"value": 1', "[1]"])
+    def test_a_damaged_one_is_refused(self, tmp_path: Path, content: str):
+        (tmp_path / "a.json").write_text(content)
+        with pytest.raises(EbregError, match=r"a\.json is not a record.*delete it"):
+            Records(tmp_path).read("a")
+
+
+class TestJob:
+    def test_a_run_depends_on_its_seed_alone(self, tmp_path: Path):
+        run = Run(TABLE1["modern"], "gustafsson", 3)
+        torch.manual_seed(0)
+        first = Job(tmp_path / "a", epochs=1)(run)
+        torch.manual_seed(1)
+        assert values(Job(tmp_path / "b", epochs=1)(run)) == values(first)
+        other = Job(tmp_path / "a", epochs=1)(replace(run, seed=4))
+        assert other["on_grid"] != first["on_grid"]
+
+    def test_what_was_recorded_is_not_done_again(self, tmp_path: Path):
+        run = Run(TABLE1["mdn-1"], "brando", 0)
+        Records(tmp_path).write(run.key, {"on_grid": 7.0})
+        assert Job(tmp_path)(run) == {"on_grid": 7.0}
+
+    def test_the_trained_networks_are_kept(self, tmp_path: Path):
+        from safetensors.torch import load_file
+
+        run, job = Run(TABLE1["mdn-1"], "gustafsson", 0), Job(tmp_path, epochs=1)
+        record = job(run)
+        task = gustafsson()
+        model = RECIPES["paper"].method(run.cell, task).model
+        model.load_state_dict(load_file(job.weights(run)))
+        assert measure(task, model).on_grid == pytest.approx(record["on_grid"], rel=1e-9)
+
+    def test_a_failure_is_a_record_too(self, tmp_path: Path, monkeypatch):
+        recipe = RECIPES["paper"]
+        broken = replace(recipe, config=replace(recipe.config, learning_rate=1e30, epochs=3))
+        monkeypatch.setitem(RECIPES, "paper", broken)
+        run = Run(TABLE1["mdn-1"], "gustafsson", 0)
+        record = Job(tmp_path)(run)
+        assert "Lower learning_rate" in record["failure"]
+        (summary,) = report.summarize([run], [record])
+        assert (summary.runs, summary.failures, summary.median) == (1, 1, None)
+
+
+@dataclass(frozen=True)
+class Fragile(Job):
+    """Kills its own process at the first try of one run."""
+
+    def __call__(self, run: Run) -> dict:
+        mark = self.records.parent / "killed"
+        if run.seed == 1 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__call__(run)
+
+
+class TestRunner:
+    def test_a_second_call_does_only_what_is_missing(self, tmp_path: Path):
+        runs = runs_of(select(QUICK), ["gustafsson"], 2)
+        job = Job(tmp_path, epochs=1)
+        first = complete(runs[:3], job, progress=False)
+        times = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+        records = complete(runs, job, progress=False)
+        assert records[:3] == first
+        assert len(records) == 4
+        assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in times.items())
+
+    def test_a_worker_that_is_killed_costs_no_run(self, tmp_path: Path):
+        runs = runs_of(select(QUICK), ["gustafsson"], 2)
+        records = complete(runs, Fragile(tmp_path / "records", epochs=1), n_jobs=2, progress=False)
+        assert (tmp_path / "killed").exists()
+        alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
+        assert [values(record) for record in records] == alone
+
+    def test_records_of_other_settings_are_refused(self, tmp_path: Path):
+        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
+        complete(runs, Job(tmp_path, epochs=1), progress=False)
+        with pytest.raises(
+            EbregError, match="was made with epochs = 1, and now it is 75; give another folder"
+        ):
+            complete(runs, Job(tmp_path), progress=False)
+
+    def test_an_unknown_backend_and_no_jobs_are_refused(self, tmp_path: Path):
+        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
+        with pytest.raises(ValueError, match="backend"):
+            complete(runs, Job(tmp_path, epochs=1), backend="mine", progress=False)
+        with pytest.raises(ValueError, match="jobs must be at least 1"):
+            complete(runs, Job(tmp_path, epochs=1), n_jobs=0, progress=False)
+
+
+class TestReport:
+    runs = runs_of(select(["nce-0.1", "mdn-4"]), ["brando", "gustafsson"], 7)
+
+    def records(self) -> list[dict | None]:
+        # The value of seed s is 7 - s; one run gave no number, one is not finished.
+        found: list[dict | None] = []
+        for run in self.runs:
+            value = 7.0 - run.seed
+            found.append({"on_grid": value, "own": value + 0.5, "seconds": 4.0, "cpu_seconds": 2.0})
+        found[self.runs.index(Run(TABLE1["nce-0.1"], "brando", 6))] = {"failure": "it broke"}
+        found[self.runs.index(Run(TABLE1["mdn-4"], "brando", 6))] = None
+        return found
+
+    def test_summaries(self):
+        summaries = report.summarize(self.runs, self.records())
+        assert [(s.dataset, s.cell) for s in summaries] == [
+            ("gustafsson", "nce-0.1"),
+            ("gustafsson", "mdn-4"),
+            ("brando", "nce-0.1"),
+            ("brando", "mdn-4"),
+        ]
+        whole, failed, unfinished = summaries[0], summaries[2], summaries[3]
+        assert (whole.paper, whole.best_5, whole.median, whole.best, whole.worst) == (
+            0.036,
+            3.0,
+            4.0,
+            1.0,
+            7.0,
+        )
+        assert (whole.own_median, whole.own_worst, whole.seconds, whole.cpu_seconds) == (4.5, 7.5, 4.0, 2.0)
+        assert (failed.runs, failed.failures, failed.best_5, failed.median) == (7, 1, 4.0, 4.5)
+        assert (unfinished.runs, unfinished.failures, unfinished.paper) == (6, 0, None)
+
+    def test_tables(self):
+        records = self.records()
+        summaries = report.summarize(self.runs, records)
+        text = report.markdown(summaries, "Table 1", "ebreg reproduce table1")
+        assert "| 1 of 7 |" in text
+        assert "0.036" in text
+        lines = list(csv.DictReader(io.StringIO(report.runs_csv(self.runs, records))))
+        assert len(lines) == 2 * 2 * 7 - 1
+        assert [line["failure"] for line in lines].count("it broke") == 1
+        lines = list(csv.DictReader(io.StringIO(report.summaries_csv(summaries))))
+        assert [float(line["median"]) for line in lines] == [4.0, 4.0, 4.5, 4.5]
+
+
+def test_the_proposal_is_followed_after_every_epoch():
+    task = gustafsson(n=200)
+    moments = follow(TABLE1["ours-4"], task, replace(PAPER, epochs=3), progress=False)
+    assert [moment.epoch for moment in moments] == [1, 2, 3]
+    for moment in moments:
+        assert 0 < moment.ess <= 1
+        assert min(moment.gap, moment.kl_energy, moment.kl_proposal) > 0
+
+
+class TestCommand:
+    def test_table1(self, tmp_path: Path, capsys):
+        arguments = ["reproduce", "table1", "--cells", *QUICK, "nce-0.1", "--runs", "1", "--epochs", "1"]
+        arguments += ["--datasets", "gustafsson", "--quiet", "--out", str(tmp_path)]
+        assert main(arguments) == 0
+        text = capsys.readouterr().out
+        folder = tmp_path / "table1"
+        assert (folder / "table1.md").read_text() in text
+        assert "--cells mdn-1 modern nce-0.1 --runs 1 --epochs 1" in text
+        assert len((folder / "runs.csv").read_text().splitlines()) == 4
+        assert (folder / "sensitivity.png").stat().st_size > 10_000
+        record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
+        assert record["settings"]["epochs"] == 1
+        assert main([*arguments, "--report-only"]) == 0
+        assert capsys.readouterr().out == text
+
+    def test_figures(self, tmp_path: Path, capsys):
+        assert main(["reproduce", "figures", "--epochs", "1", "--quiet", "--out", str(tmp_path)]) == 0
+        pictures = [Path(line) for line in capsys.readouterr().out.splitlines()]
+        assert len(pictures) == 9
+        assert all(picture.stat().st_size > 10_000 for picture in pictures)
+        assert len((tmp_path / "figures" / "tracking.csv").read_text().splitlines()) == 3
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--cells", "mine"], "a cell must be one of"),
+            (["--datasets", "mine"], "a data set must be one of"),
+            (["--report-only"], "holds no record of these runs"),
+            (["--points", "nowhere"], "gustafsson_train.csv is not there"),
+            (["--backend", "mine", "--cells", "mdn-1", "--runs", "1"], "backend"),
+            (["--runs", "0"], "runs must be at least 1"),
+            (["--epochs", "0"], "epochs must be at least 1"),
+        ],
+    )
+    def test_a_mistake_ends_in_a_sentence(self, arguments: list[str], message: str, tmp_path: Path, capsys):
+        assert main(["reproduce", "table1", "--quiet", "--out", str(tmp_path), *arguments]) == 1
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path):
+    ray = pytest.importorskip("ray", reason="pip install ebreg[ray]")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        runs = runs_of(select(QUICK), ["gustafsson"], 2)
+        job = Fragile(tmp_path / "records", epochs=1)
+        records = complete(runs, job, n_jobs=2, backend="ray", progress=False)
+    finally:
+        ray.shutdown()
+    assert (tmp_path / "killed").exists()
+    alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
+    assert [values(record) for record in records] == alone
