@@ -353,6 +353,7 @@ class TestBackbone:
         ],
         ids=["images", "tokens", "float32", "lazy", "without parameters", "in double"],
     )
+    @pytest.mark.filterwarnings("ignore:the training went astray")  # of two passes that is true
     # Torch says that lazy modules may change, of which nothing is used.
     @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
     def test_images_and_sequences_pass_through_it(self, module, x):

@@ -23,8 +23,9 @@ _GOOD_ERROR = 0.005
 # fitted to the row have been where the mass is.
 _GOOD_SIZE = 200
 _GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
-# Rounds of draws that only teach where the next are to come from.
-_ROUNDS = 3
+# Rounds of draws that only teach where the next are to come from, and how many draws: what is learned from
+# few misses some of the tails, and log Z comes out low.
+_ROUNDS, _FEWEST_TO_LEARN = 3, 1024
 # Inputs further out than this many standard deviations count as this far: networks overflow in the end.
 _FARTHEST = 1e6
 
@@ -349,7 +350,7 @@ class EnergyModel(Model):
             # A source from few good draws is a poor one, but its own draws are better. How many rounds there
             # are is settled before: the first to look good would be the first to have overlooked something.
             for _ in range(_ROUNDS):
-                source = build(rows, n_draws, source).adapted()
+                source = build(rows, max(n_draws, _FEWEST_TO_LEARN), source).adapted()
             return source
 
         def good(part: ImportanceND) -> Tensor:

@@ -278,13 +278,13 @@ class Prediction:
             answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, dim=1)
         else:
             answers = self._each(lambda p: getattr(p, verb)(levels), dim=levels.dim())
-        if self.n_targets > 1:
+        if self.n_targets > 1 and levels.numel():
             self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
         return self._targets(answers)
 
     def _warn_of_extremes(self, tail: float) -> None:
         # Quantiles of several targets are those of weighted draws, of which few lie so far out.
-        rough = int((self.effective_sample_size * tail < _FEWEST_BEYOND).sum())
+        rough = int(((self.effective_sample_size * tail < _FEWEST_BEYOND) & ~self.weak).sum())
         if rough:
             warnings.warn(
                 f"quantiles at a level of {tail:g} from an end rest on fewer than {_FEWEST_BEYOND} draws in "
