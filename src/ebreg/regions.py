@@ -1,7 +1,7 @@
 """Ragged answers about a batch of densities: their modes and their highest-density regions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -39,7 +39,7 @@ class Modes:
     """
 
     rows: tuple[Mode, ...]
-    array: Callable[[list[int]], Array] = torch.tensor
+    array: Callable[[list[int]], Array] = field(default_factory=lambda: torch.tensor)
 
     def __len__(self) -> int:
         return len(self.rows)
