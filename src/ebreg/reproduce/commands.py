@@ -69,7 +69,7 @@ def run_table1(options: argparse.Namespace) -> None:
     report.write(folder, files)
     print(files["table1.md"])
     if plots.available():
-        _save(sensitivity.draw(summaries, runs, records), folder / "sensitivity.png")
+        _save(sensitivity.draw(summaries), folder / "sensitivity.png")
 
 
 def run_figures(options: argparse.Namespace) -> None:

@@ -35,6 +35,8 @@ class Summary:
         failures: How many of these gave no number.
         seconds: Median wall time of a training.
         cpu_seconds: Median processor time of a training.
+        setting: What is varied in the cell's group: sigma1 or K.
+        values: Of all runs that gave a number, on the paper's grid, rising.
     """
 
     dataset: str
@@ -52,6 +54,8 @@ class Summary:
     failures: int
     seconds: float | None
     cpu_seconds: float | None
+    setting: float
+    values: tuple[float, ...]
 
 
 def summarize(runs: Sequence[Run], records: Sequence[dict[str, Any] | None]) -> list[Summary]:
@@ -90,6 +94,8 @@ def _summary(dataset: str, cell: Cell, records: list[dict[str, Any]]) -> Summary
         failures=len(records) - len(good),
         seconds=_of(statistics.median, [record["seconds"] for record in good]),
         cpu_seconds=_of(statistics.median, [record["cpu_seconds"] for record in good]),
+        setting=cell.n_components if cell.sigma is None else cell.sigma,
+        values=tuple(values),
     )
 
 
@@ -158,7 +164,7 @@ def _row(s: Summary) -> tuple[str, ...]:
 
 def summaries_csv(summaries: Sequence[Summary]) -> str:
     """The summaries as a table for programs."""
-    names = [f.name for f in fields(Summary)]
+    names = [f.name for f in fields(Summary) if f.name not in ("setting", "values")]
     return _csv(names, [[getattr(summary, name) for name in names] for summary in summaries])
 
 

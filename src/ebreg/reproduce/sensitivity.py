@@ -1,10 +1,10 @@
 """How much a method depends on its setting: the noise of NCE, the components of the proposal."""
 
+import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ebreg.plots import canvas
-from ebreg.reproduce.cells import Run
 from ebreg.reproduce.report import Summary
 from ebreg.reproduce.tasks import METRICS
 
@@ -12,19 +12,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GROUPS = {"NCE": "sigma", "Ours": "n_components"}
-_TITLES = {"NCE": "NCE: noise set by hand", "Ours": "learned proposal"}
-_NAMES = {"sigma": r"$\sigma_1$", "n_components": "K"}
+# The group of cells of a column, its title, and the name of its setting.
+_COLUMNS = (("NCE", "NCE: noise set by hand", r"$\sigma_1$"), ("Ours", "learned proposal", "K"))
 
 
-def draw(
-    summaries: Sequence[Summary], runs: Sequence[Run], records: Sequence[dict[str, Any] | None]
-) -> "Figure":
+def draw(summaries: Sequence[Summary]) -> "Figure":
     """A row for each data set: all runs as points, the mean of the best five, and the paper's dashed."""
     datasets = [name for name in METRICS if any(summary.dataset == name for summary in summaries)]
     figure, axes = canvas.pyplot().subplots(
         len(datasets),
-        2,
+        len(_COLUMNS),
         figsize=(8.0, 3.2 * len(datasets)),
         sharey="row",
         squeeze=False,
@@ -32,44 +29,39 @@ def draw(
     )
     for line, dataset in zip(axes, datasets, strict=True):
         line[0].set_ylabel(f"{METRICS[dataset]}, {dataset}")
-        for ax, (group, setting) in zip(line, _GROUPS.items(), strict=True):
-            found = [s for s in summaries if s.dataset == dataset and s.group == group]
-            cells = {run.cell.name: getattr(run.cell, setting) for run in runs}
-            _draw_runs(ax, dataset, {s.cell: cells[s.cell] for s in found}, runs, records)
-            at = [cells[s.cell] for s in found]
-            ax.plot(at, [s.best_5 for s in found], "o-", color=canvas.ACCENT, label="mean of the best 5")
-            ax.plot(at, [s.paper for s in found], "s--", color=canvas.GREY, label="the paper's")
-            ax.set(xscale="log", xlabel=_NAMES[setting])
-            ax.set_xticks(at, [f"{value:g}" for value in at])
-            ax.minorticks_off()
-    for ax, title in zip(axes[0], _TITLES.values(), strict=True):
-        ax.set_title(title)
+        for ax, (group, title, setting) in zip(line, _COLUMNS, strict=True):
+            _draw_group(ax, [s for s in summaries if (s.dataset, s.group) == (dataset, group)])
+            ax.set_xlabel(setting)
+            if dataset == datasets[0]:
+                ax.set_title(title)
+        line[0].set_ylim(*_seen([s for s in summaries if s.dataset == dataset]))
     canvas.legend(axes[0, 0])
     return figure
 
 
-def _draw_runs(
-    ax: "Axes",
-    dataset: str,
-    settings: dict[str, float],
-    runs: Sequence[Run],
-    records: Sequence[dict[str, Any] | None],
-) -> None:
-    points = [
-        (settings[run.cell.name], record["on_grid"])
-        for run, record in zip(runs, records, strict=True)
-        if run.dataset == dataset
-        and run.cell.name in settings
-        and record is not None
-        and record.get("on_grid") is not None
-    ]
-    if points:
-        x, y = zip(*points, strict=True)
-        ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
-        ax.set_ylim(top=_seen(y))
+def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
+    at = [s.setting for s in summaries]
+    x, y = [s.setting for s in summaries for _ in s.values], [value for s in summaries for value in s.values]
+    ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
+    ax.plot(
+        at, [_number(s.paper) for s in summaries], "s--", color=canvas.GREY, markersize=5, label="the paper's"
+    )
+    ax.plot(at, [_number(s.best_5) for s in summaries], "o-", color=canvas.ACCENT, label="mean of the best 5")
+    ax.set_xscale("log")
+    ax.set_xticks(at, [f"{value:g}" for value in at])
+    ax.minorticks_off()
 
 
-def _seen(values: Sequence[float]) -> float:
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _seen(summaries: Sequence[Summary]) -> tuple[float, float]:
     # A few runs that went astray would squeeze the rest to the floor.
-    ordered = sorted(values)
-    return 1.1 * ordered[int(0.97 * (len(ordered) - 1))]
+    groups = [group for group, _, _ in _COLUMNS]
+    values = sorted(value for s in summaries if s.group in groups for value in s.values)
+    values = values[: 1 + int(0.97 * len(values))]
+    values += [s.paper for s in summaries if s.paper is not None]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    margin = 0.06 * (high - low) or 1.0
+    return low - margin, high + margin
