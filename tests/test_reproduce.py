@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -351,8 +352,10 @@ class TestCommand:
 
 
 @pytest.mark.slow
-def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path):
+def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path, monkeypatch):
     ray = pytest.importorskip("ray", reason="pip install ebreg[ray]")
+    # Workers are processes of their own, and must find this file.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         runs = runs_of(select(QUICK), ["gustafsson"], 2)
