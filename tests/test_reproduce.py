@@ -73,7 +73,8 @@ class TestCells:
 
     def test_the_paper_s_settings(self):
         recipe = RECIPES["paper"]
-        assert (recipe.n_draws, recipe.draws, recipe.config) == (1024, "independent", PAPER)
+        assert (recipe.n_draws, recipe.draws) == (1024, "independent")
+        assert recipe.configs == {"gustafsson": PAPER, "brando": PAPER}
         method = recipe.method(TABLE1["ours-4"], gustafsson())
         assert method.model.tail is None
         # 1-10-10, then 1-10-10, (20)-10, 10-10, 10-1; and three branches 10-10-4.
@@ -201,7 +202,8 @@ class TestJob:
 
     def test_a_failure_is_a_record_too(self, tmp_path: Path, monkeypatch):
         recipe = RECIPES["paper"]
-        broken = replace(recipe, config=replace(recipe.config, learning_rate=1e30, epochs=3))
+        config = replace(PAPER, learning_rate=1e30, epochs=3)
+        broken = replace(recipe, configs={"gustafsson": config})
         monkeypatch.setitem(RECIPES, "paper", broken)
         run = Run(TABLE1["mdn-1"], "gustafsson", 0)
         record = Job(tmp_path)(run)

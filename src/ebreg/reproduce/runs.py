@@ -79,7 +79,7 @@ class Job:
         return self.records / f"{run.key}.safetensors"
 
     def _config(self, run: Run) -> TrainingConfig:
-        config = replace(RECIPES[run.cell.recipe].config, seed=run.seed)
+        config = replace(RECIPES[run.cell.recipe].configs[run.dataset], seed=run.seed)
         return config if self.epochs is None else replace(config, epochs=self.epochs)
 
     def _do(self, run: Run) -> dict[str, Any]:
