@@ -43,6 +43,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         history_: For every pass, the means of the losses, and ``validation_nll`` where it was computed.
         n_iter_: Passes over the data until it stopped, before the last stretch.
         best_epoch_: The pass whose weights were kept, counted from 0; None without validation.
+        interrupted_: Whether Ctrl-C ended the fit early.
         n_features_in_: Columns of X.
         feature_names_in_: Their names, where X had them.
         target_names_: Names of the targets, or None.

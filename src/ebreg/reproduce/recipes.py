@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ebreg import networks
 from ebreg.config import PAPER, TrainingConfig
 from ebreg.datasets import TASKS, ToyTask
 from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.networks import Parts
+from ebreg.networks import NETWORKS, Parts
 from ebreg.reproduce.cells import Cell
 from ebreg.units import Units
 
@@ -22,26 +21,28 @@ class Recipe:
 
     Attributes:
         configs: Settings of the training on each data set, up to the seed.
-        parts: Makes the networks for K components.
+        network: A name in ``ebreg.networks.NETWORKS``.
+        network_settings: Its arguments, beside the number of components.
         units: Of a data set; None where the networks see the data as they are.
         n_draws: M.
         draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
     """
 
     configs: Mapping[str, TrainingConfig]
-    parts: Callable[[int], Parts]
+    network: str
+    network_settings: Mapping[str, int]
     units: Callable[[ToyTask], Units | None]
     n_draws: int
     draws: str
 
     def method(self, cell: Cell, task: ToyTask) -> Method:
         """A new method for a cell, with weights from torch's random state."""
-        parts, units = self.parts(cell.n_components), self.units(task)
+        parts, units = self._parts(cell), self.units(task)
         sampling: dict[str, Any] = {"n_draws": self.n_draws, "draws": self.draws}
         if cell.method == MixtureNLL.name:
             return MixtureNLL(MixtureModel.of(parts, units))
         if cell.method == MixtureTeacher.name:
-            teacher = self.parts(cell.n_components)
+            teacher = self._parts(cell)
             tail = None if units is None else units.tail
             return MixtureTeacher(
                 MixtureModel.of(parts, units), teacher.energy, teacher.backbone, tail=tail, **sampling
@@ -49,6 +50,9 @@ class Recipe:
         if cell.sigma is not None:  # noise around the target, drawn as in the paper
             sampling = {"n_draws": self.n_draws, "sigmas": (cell.sigma, _RATIO * cell.sigma)}
         return METHODS[cell.method](EnergyModel.of(parts, units), **sampling)
+
+    def _parts(self, cell: Cell) -> Parts:
+        return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)
 
 
 def _as_they_are(task: ToyTask) -> None:
@@ -59,14 +63,10 @@ def _standard_units(task: ToyTask) -> Units:
     return Units.of(task.x_train, task.y_train)
 
 
-def _table(n_components: int) -> Parts:
-    return networks.table(1, n_components=n_components, width=128)
-
-
 RECIPES: dict[str, Recipe] = {
     # Ten-wide networks on raw data, Adam at 1e-3 for 75 epochs of batches of 32, 1,024 independent draws.
     "paper": Recipe(
-        dict.fromkeys(TASKS, PAPER), networks.paper_1d, _as_they_are, n_draws=1024, draws="independent"
+        dict.fromkeys(TASKS, PAPER), "paper-1d", {}, _as_they_are, n_draws=1024, draws="independent"
     ),
     # The library's own: smooth networks, averaged weights, few and stratified draws. Width, rate and length
     # were chosen on fresh draws of the two laws, never on the points that the table is about.
@@ -75,7 +75,8 @@ RECIPES: dict[str, Recipe] = {
             "gustafsson": TrainingConfig(epochs=100, learning_rate=1e-3),
             "brando": TrainingConfig(epochs=200, learning_rate=2e-3),
         },
-        _table,
+        "table",
+        {"n_inputs": 1, "width": 128},
         _standard_units,
         n_draws=16,
         draws="stratified",

@@ -69,6 +69,8 @@ class Job:
             "dataset": run.dataset,
             "points": _fingerprint(load(run.dataset, self.points)),
             **{"cell" if name == "name" else name: value for name, value in cell.items()},
+            "network": recipe.network,
+            "network_settings": dict(recipe.network_settings),
             "n_draws": recipe.n_draws,
             "draws": recipe.draws,
             **asdict(config),
