@@ -552,7 +552,7 @@ class TestOwnBackbone:
 
     def test_features_that_are_not_finite_are_refused(self, regressor):
         dist = regressor.set_params(backbone=nn.Linear(3, 4)).fit(X, Y).predict_distribution(1e100 * X)
-        with pytest.raises(ValueError, match="the features of row 0 are not finite"):
+        with pytest.raises(ValueError, match="features are not finite: some inputs are too large"):
             dist.mean  # noqa: B018
 
     def test_what_was_fitted_answers_whatever_the_argument_says_now(self, regressor, tmp_path):
@@ -631,3 +631,11 @@ def test_quantiles_of_a_mixture_of_several_targets_are_exact_at_any_level():
     dist = clone(KINDS["mixture"]).fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X[:3])
     low, high = dist.quantile([1e-6, 1 - 1e-6])
     assert (low < high - 1).all()
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_few_rows_to_judge_by_are_no_reason_to_warn(regressor, factor):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor.fit(X, factor * Y, validation=(X[:1], factor * Y[:1]))
+        regressor.fit(X, factor * Y, validation=(X[:2], factor * np.array([0.5, 0.5001])))

@@ -469,3 +469,16 @@ class TestNothingIsExecuted:
         torch.save({"bomb": Bomb()}, saved / "model.safetensors")
         with pytest.raises(ModelFileError, match="truncated or damaged"):
             ebreg.load(saved)
+
+
+def test_a_backbone_on_tokens_saved_before_dtypes_were_noted(tmp_path):
+    tokens = np.arange(60).reshape(30, 2) % 7
+    backbone = nn.Sequential(nn.Embedding(7, 4), nn.Flatten())
+    reg = EnergyRegressor(**QUICK, backbone=backbone).fit(tokens, Y)
+    reg.save(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    facts = json.loads(config.read_text())
+    del facts["input_dtype"]
+    config.write_text(json.dumps(facts))
+    loaded = ebreg.load(tmp_path / "model", backbone=backbone)
+    np.testing.assert_allclose(loaded.predict(tokens), reg.predict(tokens), rtol=1e-6)

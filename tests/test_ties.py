@@ -43,6 +43,7 @@ r = np.random.default_rng(0)
 NORMAL = r.normal(size=N)
 CLIPPED = NORMAL.clip(-1, 1)
 CLAIMS = np.where(r.uniform(size=N) < 0.6, 0.0, r.lognormal(7, 2, N))
+RARE = np.where(r.uniform(size=N) < 0.97, 0.0, r.lognormal(7, 2, N))
 INFLATED = np.where(r.uniform(size=N) < 0.3, 0.0, r.exponential(size=N))
 CASES = {
     "rounded": Case(NORMAL.round(1), 0.1),
@@ -58,6 +59,8 @@ CASES = {
     "clipped": Case(CLIPPED, 0.02 * CLIPPED.std(), atoms=(-1.0, 1.0)),
     "many zeros": Case(INFLATED, 0.02 * robust_spread(INFLATED), atoms=(0.0,)),
     "many zeros and a long tail": Case(CLAIMS, 0.02 * robust_spread(CLAIMS), atoms=(0.0,)),
+    "nearly all zeros": Case(RARE, 0.02 * min(RARE.std(), robust_spread(RARE[RARE > 0])), atoms=(0.0,)),
+    "nearly all counts are small": Case(np.where(np.arange(N) % 100 == 0, np.arange(N) // 10, 0.0), 10.0),
     "constant": Case(np.full(N, 3.0), 0.02, atoms=(3.0,)),
     "two equal rows": Case(np.array([5.0, 5.0]), 0.02, atoms=(5.0,)),
     "continuous": Case(NORMAL, 0.0),

@@ -100,8 +100,8 @@ class Model(nn.Module):
         try:
             h = self.backbone(x)
         except (RuntimeError, IndexError) as error:
-            if isinstance(error, torch.OutOfMemoryError):
-                raise
+            if isinstance(self.backbone, networks.MLP) or isinstance(error, torch.OutOfMemoryError):
+                raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
         return h if h.dtype == self.like.dtype or torch.is_autocast_enabled() else h.to(self.like.dtype)
@@ -131,8 +131,8 @@ class Model(nn.Module):
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
             raise ValueError(
-                f"the features of row {int(bad.nonzero()[0, 0])} are not finite: its inputs are too large "
-                f"for a backbone in {h.dtype}, or the backbone's weights are not finite"
+                "features are not finite: some inputs are too large for the precision of the backbone, or "
+                "its weights are not finite"
             )
         return h
 

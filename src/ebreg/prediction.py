@@ -349,7 +349,7 @@ class Prediction:
         why, more = (
             ("the nodes do not resolve the density", "n_nodes")
             if self.n_targets == 1
-            else ("the draws of the proposal are worth too few of the model's own", "n_draws")
+            else ("the draws are worth too few of the model's own, or leave log Z rough", "n_draws")
         )
         warnings.warn(
             f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are rough. Look at "

@@ -37,7 +37,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     """
 
     input_shape_: tuple[int, ...]
-    input_dtype_: torch.dtype
+    input_dtype_: torch.dtype | None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
         """Learn p(y | x).
@@ -98,8 +98,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Args:
             X: Inputs, as in :meth:`fit`.
             **settings: ``n_nodes`` and ``max_nodes`` for one target, ``n_draws`` and ``max_draws`` for
-                several: how many each row starts with, and up to how many it may get; ``chunk``, rows
-                computed at once.
+                several: how many each row starts with, and up to how many its answers may rest on; ``chunk``,
+                rows computed at once.
         """
         check_is_fitted(self, "model_")
         # Questions are asked later, when the caller may have changed X.
@@ -151,7 +151,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             return inputs.table(self, X, reset)
         _check_feature_names(self, X, reset=reset)
         if not reset:
-            return inputs.examples_like(X, self.input_shape_, self.input_dtype_)
+            return self._known_examples(X)
         x = inputs.examples(X)
         self.input_shape_, self.input_dtype_ = tuple(x.shape[1:]), x.dtype
         return x
@@ -161,7 +161,11 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         if self.design_.n_inputs is not None:
             return inputs.table(self, X, reset=False)
         _check_feature_names(self, X, reset=False)
-        return inputs.examples_like(X, self.input_shape_, self.input_dtype_)
+        return self._known_examples(X)
+
+    def _known_examples(self, X: Any) -> Tensor:
+        # Older pickles do not say which dtype X had.
+        return inputs.examples_like(X, self.input_shape_, getattr(self, "input_dtype_", None))
 
     def _hold_out(
         self, data: TensorData, bounds: Bounds, ties: Ties, validation: Any, seed: int
@@ -220,7 +224,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self.best_epoch_ = training.best_epoch
         self.interrupted_ = training.interrupted
         if training.best_epoch is not None and held is not None:
-            _judge(training.history[training.best_epoch]["validation_nll"], held)
+            _judge(training.history[training.best_epoch]["validation_nll"], data, held)
         if self.interrupted_:
             _warn_of_interrupt(f"after {self.n_iter_} passes; the best weights so far are kept")
 
@@ -285,10 +289,11 @@ def _warn_of_interrupt(when: str) -> None:
     warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=frames_inside())
 
 
-def _judge(nll: float, held: TensorData) -> None:
-    # A training that went astray is finite and would be silent.
+def _judge(nll: float, data: TensorData, held: TensorData) -> None:
+    # A training that went astray is finite and would be silent. The normal distribution is that of the rows
+    # trained on.
     weights = weights_of(held).double()
-    normal_nlls = Standardizer.of("y", held.y).normal_nll(held.y)
+    normal_nlls = Standardizer.robust("y", data.y).normal_nll(held.y)
     normal_nll = ((weights * normal_nlls).sum() / weights.sum()).item()
     # Before any training, the energy model is level over the range of the data: a little worse.
     if nll <= normal_nll + 2 * held.y.shape[1]:

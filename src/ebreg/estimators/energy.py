@@ -119,7 +119,7 @@ class EnergyRegressor(DistributionRegressor):
     def _check_goes_on(self) -> None:
         if not self._goes_on:
             return
-        if self.backbone is not self._fitted_backbone:
+        if self.backbone is not getattr(self, "_fitted_backbone", self.backbone):
             raise ValueError("backbone is not that of the model to go on with; " + _START_ANEW)
         for name in ("n_components", "width"):
             before, now = getattr(self.design_, name), getattr(self, name)

@@ -45,11 +45,13 @@ def examples(X: Any) -> Tensor:
     return x
 
 
-def examples_like(X: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """The same for a backbone that was fitted on examples of a shape and a dtype."""
+def examples_like(X: Any, shape: tuple[int, ...], dtype: torch.dtype | None) -> Tensor:
+    """The same for a backbone that was fitted on examples of a shape and, where it is known, a dtype."""
     x = examples(X)
     if tuple(x.shape[1:]) != shape:
         raise ValueError(f"X has examples of shape {tuple(x.shape[1:])}; the model was fitted on {shape}")
+    if dtype is None:
+        return x
     # The kind of numbers is kept, not their precision: a list of whole numbers may stand for real ones.
     cast = x if dtype.is_floating_point and x.is_floating_point() else x.to(dtype)
     if not dtype.is_floating_point and not torch.equal(cast.to(x.dtype), x):

@@ -59,7 +59,7 @@ class Saving(BaseEstimator):
             "params": {name: folders.plain(f"the parameter {name}", value) for name, value in params.items()},
             "backbone": has_backbone,
             "input_shape": list(self.input_shape_) if has_backbone else None,
-            "input_dtype": str(self.input_dtype_).removeprefix("torch.") if has_backbone else None,
+            "input_dtype": _name(getattr(self, "input_dtype_", None)) if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
             "feature_names_in": folders.plain("a column", getattr(self, "feature_names_in_", None)),
             "drop_target_axis": self._drop_target_axis,
@@ -93,7 +93,7 @@ class Saving(BaseEstimator):
             setattr(regressor, name, _entry(config, name.rstrip("_"), *types))
         if backbone is not None:
             regressor.input_shape_ = tuple(_entry(config, "input_shape", list))
-            regressor.input_dtype_ = _dtype(config.get("input_dtype", "float32"))
+            regressor.input_dtype_ = _dtype(config.get("input_dtype"))
         else:
             regressor.n_features_in_ = _entry(config, "n_features_in", int)
         names = _entry(config, "feature_names_in", list, type(None))
@@ -109,7 +109,13 @@ def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
         return design.parts(units.tail.bounds, backbone), units
 
 
-def _dtype(name: Any) -> torch.dtype:
+def _name(dtype: torch.dtype | None) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
+
+
+def _dtype(name: Any) -> torch.dtype | None:
+    if name is None:  # a folder of an earlier version
+        return None
     dtype = getattr(torch, str(name), None)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"input_dtype is {name!r}")

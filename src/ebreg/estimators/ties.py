@@ -44,8 +44,12 @@ class TiedTarget:
         others, n_others = counts[~is_atom], counts[~is_atom].sum().item()
         atoms, rest = distinct[is_atom], values[~torch.isin(values, distinct[is_atom])]
         # Without its atoms a target may have no ties: then it was clipped or is often 0, and not rounded.
-        few = n_others < _TIED_SHARE * n
-        rounded = few or others[others > 1].sum().item() >= _TIED_SHARE * n_others
+        # Where next to nothing is left without them, it is rounded if all values are whole steps apart.
+        if n_others < _TIED_SHARE * n:
+            steps = (distinct - distinct[0]) / gaps.min()
+            rounded = bool(((steps - steps.round()).abs() < 0.01).all())
+        else:
+            rounded = others[others > 1].sum().item() >= _TIED_SHARE * n_others
         cell = gaps.quantile(0.1).item() if rounded and len(gaps) < 2**23 else 0.0
         atom_cell = max(cell, _ATOM_WIDTH * _spread(values, rest)) if len(atoms) else 0.0
         return cls(cell, atoms, atom_cell)
