@@ -25,9 +25,10 @@ from ebreg.reproduce.cells import SETS, TABLE1, Run, runs_of, select
 from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.records import Records
 from ebreg.reproduce.runner import complete
-from ebreg.reproduce.runs import Job
+from ebreg.reproduce.runs import Job, train
 from ebreg.reproduce.tasks import load, measure
-from ebreg.reproduce.tracking import follow
+from ebreg.reproduce.tracking import look
+from ebreg.training import fit
 
 QUICK = ["mdn-1", "modern"]
 
@@ -52,12 +53,18 @@ class TestCells:
         with pytest.raises(ValueError, match=r"a cell must be one of 'all'.*got 'mine'"):
             select(["mine"])
 
+    def test_a_run_is_found_by_its_name(self):
+        for run in runs_of(select(["all"]), list(TASKS), 1):
+            assert Run.of(run.key) == run
+        for key in ("gustafsson.mine.00", "mine.ours-4.00", "brando.ours-4.x", "ours-4", ""):
+            assert Run.of(key) is None
+
     def test_runs_are_even_and_as_many_as_asked_for(self):
         cells = select(["ours-4", "mdn-4"])
         runs = runs_of(cells, ["gustafsson", "brando"])
         assert len(runs) == len({run.key for run in runs}) == 2 * (20 + 5)
         assert [run.seed for run in runs] == sorted(run.seed for run in runs)
-        assert len(runs_of(cells, ["brando"], 3)) == 6
+        assert len(runs_of(cells, ["brando", "brando"], 3)) == 6
 
     @pytest.mark.parametrize("name", TABLE1)
     def test_every_cell_is_a_method_that_trains(self, name):
@@ -156,9 +163,12 @@ class TestRecords:
     def test_what_is_written_is_read_and_never_replaced(self, tmp_path: Path):
         records = Records(tmp_path / "new" / "folder")
         assert records.read("a") is None
-        records.write("a", {"value": 1})
-        records.write("a", {"value": 2})
+        assert not (tmp_path / "new").exists()
+        assert records.write("a", {"value": 1})
+        assert not records.write("a", {"value": 2})
         assert records.read("a") == {"value": 1}
+        assert records.keys() == ["a"]
+        assert [path.name for path in records.folder.iterdir()] == ["a.json"]
         assert "a" in records
         assert "b" not in records
 
@@ -186,9 +196,47 @@ class TestJob:
         assert other["on_grid"] != first["on_grid"]
 
     def test_what_was_recorded_is_not_done_again(self, tmp_path: Path):
-        run = Run(TABLE1["mdn-1"], "brando", 0)
-        Records(tmp_path).write(run.key, {"on_grid": 7.0})
-        assert Job(tmp_path)(run) == {"on_grid": 7.0}
+        run, job = Run(TABLE1["mdn-1"], "brando", 0), Job(tmp_path)
+        record = {"settings": job.settings(run), "on_grid": 7.0, "own": None, "seconds": 1, "cpu_seconds": 1}
+        Records(tmp_path).write(run.key, record)
+        assert job(run) == record
+        assert not job.weights(run).exists()
+
+    @pytest.mark.parametrize(
+        "damage",
+        [{"settings": None}, {"settings": [1]}, {"own": "x"}, {"cpu_seconds": None}, {"on_grid": [1]}],
+    )
+    def test_a_damaged_record_is_refused(self, tmp_path: Path, damage: dict):
+        run, job = Run(TABLE1["mdn-1"], "brando", 0), Job(tmp_path)
+        record = {"settings": job.settings(run), "on_grid": 7.0, "own": 7.0, "seconds": 1, "cpu_seconds": 1}
+        Records(tmp_path).write(run.key, record | damage)
+        with pytest.raises(EbregError, match=r"the record brando\.mdn-1\.00 .* is damaged; delete it"):
+            job(run)
+
+    def test_half_a_training_is_no_run(self, tmp_path: Path, monkeypatch):
+        def interrupted(*args, **settings):
+            return fit(*args, **settings | {"after_epoch": lambda epoch: signal.raise_signal(signal.SIGINT)})
+
+        monkeypatch.setattr("ebreg.reproduce.runs.fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            Job(tmp_path, epochs=5)(Run(TABLE1["mdn-1"], "gustafsson", 0))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_model_that_cannot_be_judged_is_a_failure(self, tmp_path: Path, monkeypatch):
+        def broken(task, model):
+            for parameter in model.parameters():
+                nn.init.constant_(parameter, math.nan)
+            return measure(task, model)
+
+        monkeypatch.setattr("ebreg.reproduce.runs.measure", broken)
+        run = Run(TABLE1["mdn-1"], "gustafsson", 0)
+        assert "features are not finite" in Job(tmp_path, epochs=1)(run)["failure"]
+
+    def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
+        monkeypatch.setattr("ebreg.reproduce.runs.measure", lambda task, model: {}["no such thing"])
+        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
+        with pytest.raises(EbregError, match=r"the run gustafsson\.mdn-1\.00 cannot be done: KeyError"):
+            complete(runs, Job(tmp_path, epochs=1), progress=False)
 
     def test_the_trained_networks_are_kept(self, tmp_path: Path):
         from safetensors.torch import load_file
@@ -228,19 +276,20 @@ class TestRunner:
     def test_a_second_call_does_only_what_is_missing(self, tmp_path: Path):
         runs = runs_of(select(QUICK), ["gustafsson"], 2)
         job = Job(tmp_path, epochs=1)
-        first = complete(runs[:3], job, progress=False)
-        times = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
-        records = complete(runs, job, progress=False)
-        assert records[:3] == first
-        assert len(records) == 4
+        complete(runs[:3], job, progress=False)
+        times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
+        assert len(times) == 6
+        complete(runs, job, progress=False)
+        assert Records(tmp_path).keys() == sorted(run.key for run in runs)
         assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in times.items())
 
     def test_a_worker_that_is_killed_costs_no_run(self, tmp_path: Path):
         runs = runs_of(select(QUICK), ["gustafsson"], 2)
-        records = complete(runs, Fragile(tmp_path / "records", epochs=1), n_jobs=2, progress=False)
+        job = Fragile(tmp_path / "records", epochs=1)
+        complete(runs, job, n_jobs=2, progress=False)
         assert (tmp_path / "killed").exists()
         alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
-        assert [values(record) for record in records] == alone
+        assert [values(job.recorded(run)) for run in runs] == alone
 
     def test_records_of_other_settings_are_refused(self, tmp_path: Path):
         runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
@@ -259,16 +308,17 @@ class TestRunner:
 
 
 class TestReport:
-    runs = runs_of(select(["nce-0.1", "mdn-4"]), ["brando", "gustafsson"], 7)
+    runs = runs_of(select(["nce-0.1", "mdn-4"]), ["brando", "gustafsson"], 20)
 
     def records(self) -> list[dict | None]:
-        # The value of seed s is 7 - s; one run gave no number, one is not finished.
+        # The value of seed s is 20 - s; one run gave no number, one is not finished, one is infinite.
         found: list[dict | None] = []
         for run in self.runs:
-            value = 7.0 - run.seed
+            value = 20.0 - run.seed
             found.append({"on_grid": value, "own": value + 0.5, "seconds": 4.0, "cpu_seconds": 2.0})
-        found[self.runs.index(Run(TABLE1["nce-0.1"], "brando", 6))] = {"failure": "it broke"}
-        found[self.runs.index(Run(TABLE1["mdn-4"], "brando", 6))] = None
+        found[self.runs.index(Run(TABLE1["nce-0.1"], "brando", 19))] = {"failure": "it broke"}
+        found[self.runs.index(Run(TABLE1["mdn-4"], "brando", 19))] = None
+        found[self.runs.index(Run(TABLE1["mdn-4"], "gustafsson", 19))]["own"] = None
         return found
 
     def test_summaries(self):
@@ -279,34 +329,34 @@ class TestReport:
             ("brando", "nce-0.1"),
             ("brando", "mdn-4"),
         ]
-        whole, failed, unfinished = summaries[0], summaries[2], summaries[3]
-        assert (whole.paper, whole.best_5, whole.median, whole.best, whole.worst) == (
-            0.036,
-            3.0,
-            4.0,
-            1.0,
-            7.0,
-        )
-        assert (whole.own_median, whole.own_worst, whole.seconds, whole.cpu_seconds) == (4.5, 7.5, 4.0, 2.0)
-        assert (failed.runs, failed.failures, failed.best_5, failed.median) == (7, 1, 4.0, 4.5)
-        assert (unfinished.runs, unfinished.failures, unfinished.paper) == (6, 0, None)
+        whole, infinite, failed, unfinished = summaries
+        assert (whole.paper, whole.best_5, whole.median) == (0.036, 3.0, 10.5)
+        assert (whole.best, whole.worst) == (1.0, 20.0)
+        assert (whole.own_median, whole.own_worst) == (11.0, 20.5)
+        assert (whole.seconds, whole.cpu_seconds) == (4.0, 2.0)
+        assert (infinite.own_worst, infinite.failures) == (math.inf, 0)
+        assert (failed.runs, failed.failures, failed.best_5, failed.median) == (20, 1, 4.0, 11.0)
+        # The best 5 of fewer are something else.
+        assert (unfinished.runs, unfinished.failures, unfinished.best_5) == (19, 0, None)
 
     def test_tables(self):
         records = self.records()
         summaries = report.summarize(self.runs, records)
         text = report.markdown(summaries, "Table 1", "ebreg reproduce table1")
-        assert "| 1 of 7 |" in text
+        assert "| 1 of 20 |" in text
         assert "0.036" in text
         lines = list(csv.DictReader(io.StringIO(report.runs_csv(self.runs, records))))
-        assert len(lines) == 2 * 2 * 7 - 1
+        assert len(lines) == 2 * 2 * 20 - 1
         assert [line["failure"] for line in lines].count("it broke") == 1
         lines = list(csv.DictReader(io.StringIO(report.summaries_csv(summaries))))
-        assert [float(line["median"]) for line in lines] == [4.0, 4.0, 4.5, 4.5]
+        assert [float(line["median"]) for line in lines] == [10.5, 10.5, 11.0, 11.0]
 
 
 def test_the_proposal_is_followed_after_every_epoch():
     task = gustafsson(n=200)
-    moments = follow(TABLE1["ours-4"], task, replace(PAPER, epochs=3), progress=False)
+    moments = []
+    config = replace(PAPER, epochs=3)
+    train(TABLE1["ours-4"], task, config, lambda model, epoch: moments.append(look(task, model, epoch)))
     assert [moment.epoch for moment in moments] == [1, 2, 3]
     for moment in moments:
         assert 0 < moment.ess <= 1
@@ -321,13 +371,20 @@ class TestCommand:
         text = capsys.readouterr().out
         folder = tmp_path / "table1"
         assert (folder / "table1.md").read_text() in text
-        assert "--cells mdn-1 modern nce-0.1 --runs 1 --epochs 1" in text
+        assert "Made by `ebreg reproduce table1 --epochs 1`" in text
         assert len((folder / "runs.csv").read_text().splitlines()) == 4
         assert (folder / "sensitivity.png").stat().st_size > 10_000
         record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
         assert record["settings"]["epochs"] == 1
         assert main([*arguments, "--report-only"]) == 0
         assert capsys.readouterr().out == text
+        # A smaller call leaves nothing out of the report.
+        smaller = ["reproduce", "table1", "--cells", "mdn-1", "--epochs", "1", *arguments[-3:]]
+        assert main([*smaller, "--report-only"]) == 0
+        assert capsys.readouterr().out == text
+        # Records of other settings are refused there too.
+        assert main(["reproduce", "table1", "--report-only", "--out", str(tmp_path)]) == 1
+        assert "was made with epochs = 1, and now it is 75" in capsys.readouterr().err
 
     def test_figures(self, tmp_path: Path, capsys):
         assert main(["reproduce", "figures", "--epochs", "1", "--quiet", "--out", str(tmp_path)]) == 0
@@ -341,9 +398,9 @@ class TestCommand:
         [
             (["--cells", "mine"], "a cell must be one of"),
             (["--datasets", "mine"], "a data set must be one of"),
-            (["--report-only"], "holds no record of these runs"),
+            (["--report-only"], "holds no record"),
             (["--points", "nowhere"], "gustafsson_train.csv is not there"),
-            (["--backend", "mine", "--cells", "mdn-1", "--runs", "1"], "backend"),
+            (["--backend", "mine"], "the backend must be one of 'loky', 'ray', 'dask'"),
             (["--runs", "0"], "runs must be at least 1"),
             (["--epochs", "0"], "epochs must be at least 1"),
         ],
@@ -362,9 +419,9 @@ def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path, monkeypatch
     try:
         runs = runs_of(select(QUICK), ["gustafsson"], 2)
         job = Fragile(tmp_path / "records", epochs=1)
-        records = complete(runs, job, n_jobs=2, backend="ray", progress=False)
+        complete(runs, job, n_jobs=2, backend="ray", progress=False)
     finally:
         ray.shutdown()
     assert (tmp_path / "killed").exists()
     alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
-    assert [values(record) for record in records] == alone
+    assert [values(job.recorded(run)) for run in runs] == alone

@@ -18,6 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, EbregError) as error:
         print(f"ebreg: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("ebreg: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

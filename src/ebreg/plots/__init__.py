@@ -7,13 +7,14 @@ Matplotlib is imported when a picture is asked for, so that importing ebreg does
 """
 
 from ebreg.plots.calibration import calibration, pit_histogram
-from ebreg.plots.canvas import available, require_matplotlib
+from ebreg.plots.canvas import available, close, require_matplotlib
 from ebreg.plots.densities import conditional, density, fan, panel_grid, row, scatter, side_by_side
 from ebreg.plots.training import training_curves
 
 __all__ = [
     "available",
     "calibration",
+    "close",
     "conditional",
     "density",
     "fan",

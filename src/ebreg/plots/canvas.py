@@ -10,6 +10,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
 Values = Tensor | np.ndarray
 
@@ -40,6 +41,11 @@ def pyplot() -> ModuleType:
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install ebreg[plots]") from error
     return plt
+
+
+def close(figure: "Figure") -> None:
+    """Let go of a figure that was saved."""
+    pyplot().close(figure)
 
 
 def light() -> "Colormap":

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from ebreg import checks
+from ebreg.datasets import TASKS
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ class Run:
         """Its name among all runs, fit for a file."""
         return f"{self.dataset}.{self.cell.name}.{self.seed:02d}"
 
+    @classmethod
+    def of(cls, key: str) -> "Run | None":
+        """The run of that name; None if no run has it."""
+        dataset, _, rest = key.partition(".")
+        cell, _, seed = rest.rpartition(".")
+        if dataset not in TASKS or cell not in TABLE1 or not seed.isdecimal():
+            return None
+        return cls(TABLE1[cell], dataset, int(seed))
+
 
 def runs_of(cells: list[Cell], datasets: list[str], n_runs: int | None = None) -> list[Run]:
     """All runs of cells on data sets; seed after seed, so that an unfinished table is even.
@@ -108,11 +118,13 @@ def runs_of(cells: list[Cell], datasets: list[str], n_runs: int | None = None) -
     """
     if n_runs is not None:
         checks.at_least("runs", n_runs, 1)
+    for dataset in datasets:
+        checks.one_of("a data set", dataset, TASKS)
     wanted = {cell.name: cell.n_runs if n_runs is None else n_runs for cell in cells}
     return [
         Run(cell, dataset, seed)
         for seed in range(max(wanted.values(), default=0))
-        for dataset in datasets
+        for dataset in dict.fromkeys(datasets)
         for cell in cells
         if seed < wanted[cell.name]
     ]

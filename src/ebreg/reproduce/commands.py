@@ -1,20 +1,21 @@
 """What the commands of ``ebreg reproduce`` do."""
 
 import argparse
-import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ebreg import plots
 from ebreg.config import PAPER
-from ebreg.datasets import TASKS
+from ebreg.datasets import TASKS, ToyTask
+from ebreg.models import EnergyModel
 from ebreg.reproduce import figures, report, sensitivity, tracking
-from ebreg.reproduce.cells import SETS, TABLE1, runs_of, select
+from ebreg.reproduce.cells import SETS, TABLE1, Run, runs_of, select
 from ebreg.reproduce.records import Records
-from ebreg.reproduce.runner import complete
-from ebreg.reproduce.runs import Job
+from ebreg.reproduce.runner import BACKENDS, complete
+from ebreg.reproduce.runs import Job, one_thread
 from ebreg.reproduce.tasks import POINTS, load
+from ebreg.reproduce.tracking import Moment
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     )
     table1.add_argument("--runs", type=int, help="runs a cell (20 for the paper's and modern, 5 for others)")
     table1.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
-    table1.add_argument("--backend", default="loky", help="of joblib: loky, ray, dask (loky)")
+    table1.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
     table1.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
     drawn = parts.add_parser("figures", help="Figures 2, S3, S4, the training sets, and who follows whom")
     drawn.set_defaults(call=run_figures)
@@ -49,7 +50,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 
 def run_table1(options: argparse.Namespace) -> None:
-    """Train what is missing, then report all there is."""
+    """Train what is asked for and missing, then report all that the folder holds."""
     runs = runs_of(select(options.cells), options.datasets, options.runs)
     folder = options.out / "table1"
     job = Job((folder / "records").absolute(), options.points and options.points.absolute(), options.epochs)
@@ -57,18 +58,20 @@ def run_table1(options: argparse.Namespace) -> None:
         load(name, options.points)  # what can fail fails before the trainings
     if not options.report_only:
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
-    records = [Records(job.records).read(run.key) for run in runs]
-    summaries = report.summarize(runs, records)
+    found = [run for run in map(Run.of, Records(job.records).keys()) if run is not None]
+    found.sort(key=lambda run: list(TABLE1).index(run.cell.name))
+    records = [job.recorded(run) for run in found]
+    summaries = report.summarize(found, records)
     if not summaries:
-        raise ValueError(f"{job.records} holds no record of these runs; leave out --report-only to do them")
+        raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
     files = {
         "table1.md": report.markdown(summaries, "Table 1", _command(options), _notes(options)),
         "table1.csv": report.summaries_csv(summaries),
-        "runs.csv": report.runs_csv(runs, records),
+        "runs.csv": report.runs_csv(found, records),
     }
     report.write(folder, files)
     print(files["table1.md"])
-    if plots.available():
+    if plots.available() and any(summary.paper is not None for summary in summaries):
         _save(sensitivity.draw(summaries), folder / "sensitivity.png")
 
 
@@ -76,14 +79,19 @@ def run_figures(options: argparse.Namespace) -> None:
     """Draw the figures, one after the other."""
     plots.require_matplotlib()  # what can fail fails before the trainings
     tasks = {name: load(name, options.points) for name in TASKS}
-    config = replace(PAPER, seed=options.seed, epochs=options.epochs or PAPER.epochs)
-    folder, progress = options.out / "figures", not options.quiet
+    epochs = PAPER.epochs if options.epochs is None else options.epochs
+    config = replace(PAPER, seed=options.seed, epochs=epochs)
+    folder = options.out / "figures"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, task in tasks.items():
-        for stem, figure in figures.draw_all(task, config, progress):
-            _save(figure, folder / f"{stem}-{name}.png")
-    cell = TABLE1["ours-4"]
-    followed = {name: tracking.follow(cell, task, config, progress) for name, task in tasks.items()}
+    followed: dict[str, list[Moment]] = {name: [] for name in tasks}
+    with one_thread():
+        for name, task in tasks.items():
+
+            def watch(model: EnergyModel, epoch: int, name: str = name, task: ToyTask = task) -> None:
+                followed[name].append(tracking.look(task, model, epoch))
+
+            for stem, figure in figures.draw_all(task, config, watch, progress=not options.quiet):
+                _save(figure, folder / f"{stem}-{name}.png")
     rows = [{"dataset": name, **asdict(moment)} for name, moments in followed.items() for moment in moments]
     report.write(folder, {"tracking.csv": report.rows_csv(rows)})
     _save(tracking.draw(followed), folder / "tracking.png")
@@ -91,19 +99,15 @@ def run_figures(options: argparse.Namespace) -> None:
 
 def _save(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=160)
+    plots.close(figure)
     print(path)
 
 
 def _command(options: argparse.Namespace) -> str:
-    words = ["ebreg", "reproduce", options.part]
-    if options.datasets != list(TASKS):
-        words += ["--datasets", *options.datasets]
-    if options.cells != ["all"]:
-        words += ["--cells", *options.cells]
-    for name in ("runs", "epochs"):
-        if getattr(options, name) is not None:
-            words += [f"--{name}", str(getattr(options, name))]
-    return shlex.join([*words, *(["--points", "FOLDER"] if options.points else [])])
+    # Which cells, and how many runs, is what the table itself shows.
+    words = ["ebreg", "reproduce", "table1"]
+    words += [] if options.epochs is None else ["--epochs", str(options.epochs)]
+    return " ".join([*words, *(["--points", "FOLDER"] if options.points else [])])
 
 
 def _notes(options: argparse.Namespace) -> list[str]:
@@ -115,8 +119,8 @@ def _notes(options: argparse.Namespace) -> list[str]:
     return [
         f"The first set has {points}; the second repeats its authors' points exactly.",
         "",
-        "* *paper (best 5)* and *best 5*: mean of the best 5 runs, chosen on the test set, as published.",
+        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
         "* *median*, *worst*: of all runs that gave a number; *failed*: those that did not.",
         "* Densities are normalised on the paper's grids; *own*: by the library's predictive distribution.",
-        "* *seconds*: median processor time of a training, one thread.",
+        "* *CPU seconds*: median processor time of a training, one thread.",
     ]

@@ -72,12 +72,18 @@ class View:
         }
 
 
-def draw_all(task: ToyTask, config: TrainingConfig, progress: bool = True) -> "Iterator[tuple[str, Figure]]":
+def draw_all(
+    task: ToyTask,
+    config: TrainingConfig,
+    watch: Callable[[EnergyModel, int], None],
+    progress: bool = True,
+) -> "Iterator[tuple[str, Figure]]":
     """Train what the figures of a data set show, and draw them: their names, and the figures.
 
     Args:
         task: The data set.
         config: Of the trainings.
+        watch: Called after every epoch of the training with K = 4, with the model and the number of epochs.
         progress: Whether to show progress bars.
     """
     view = View.of(task)
@@ -86,6 +92,7 @@ def draw_all(task: ToyTask, config: TrainingConfig, progress: bool = True) -> "I
     epochs = [epoch for epoch in EPOCHS if epoch <= config.epochs] or [config.epochs]
 
     def look(model: EnergyModel, epoch: int) -> None:
+        watch(model, epoch)
         if epoch in epochs:
             growing[f"{epoch} epochs\ny"] = {"Ground truth": view.truth, **view.of_model(model)}
 

@@ -23,7 +23,7 @@ class Recipe:
         configs: Settings of the training on each data set, up to the seed.
         network: A name in ``ebreg.networks.NETWORKS``.
         network_settings: Its arguments, beside the number of components.
-        units: Of a data set; None where the networks see the data as they are.
+        units: Whether the networks see the data as they are, "raw", or "standard".
         n_draws: M.
         draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
     """
@@ -31,13 +31,13 @@ class Recipe:
     configs: Mapping[str, TrainingConfig]
     network: str
     network_settings: Mapping[str, int]
-    units: Callable[[ToyTask], Units | None]
+    units: str
     n_draws: int
     draws: str
 
     def method(self, cell: Cell, task: ToyTask) -> Method:
         """A new method for a cell, with weights from torch's random state."""
-        parts, units = self._parts(cell), self.units(task)
+        parts, units = self._parts(cell), _UNITS[self.units](task)
         sampling: dict[str, Any] = {"n_draws": self.n_draws, "draws": self.draws}
         if cell.method == MixtureNLL.name:
             return MixtureNLL(MixtureModel.of(parts, units))
@@ -48,26 +48,24 @@ class Recipe:
                 MixtureModel.of(parts, units), teacher.energy, teacher.backbone, tail=tail, **sampling
             )
         if cell.sigma is not None:  # noise around the target, drawn as in the paper
-            sampling = {"n_draws": self.n_draws, "sigmas": (cell.sigma, _RATIO * cell.sigma)}
+            sampling = {"n_draws": self.n_draws, "sigmas": self.sigmas(cell)}
         return METHODS[cell.method](EnergyModel.of(parts, units), **sampling)
+
+    def sigmas(self, cell: Cell) -> tuple[float, float] | None:
+        """Of the hand-set noise, for the cells that have it."""
+        return None if cell.sigma is None else (cell.sigma, _RATIO * cell.sigma)
 
     def _parts(self, cell: Cell) -> Parts:
         return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)
 
 
-def _as_they_are(task: ToyTask) -> None:
-    return None
-
-
-def _standard_units(task: ToyTask) -> Units:
-    return Units.of(task.x_train, task.y_train)
-
-
+_UNITS: dict[str, Callable[[ToyTask], Units | None]] = {
+    "raw": lambda task: None,
+    "standard": lambda task: Units.of(task.x_train, task.y_train),
+}
 RECIPES: dict[str, Recipe] = {
     # Ten-wide networks on raw data, Adam at 1e-3 for 75 epochs of batches of 32, 1,024 independent draws.
-    "paper": Recipe(
-        dict.fromkeys(TASKS, PAPER), "paper-1d", {}, _as_they_are, n_draws=1024, draws="independent"
-    ),
+    "paper": Recipe(dict.fromkeys(TASKS, PAPER), "paper-1d", {}, "raw", n_draws=1024, draws="independent"),
     # The library's own: smooth networks, averaged weights, few and stratified draws. Width, rate and length
     # were chosen on fresh draws of the two laws, never on the points that the table is about.
     "modern": Recipe(
@@ -77,7 +75,7 @@ RECIPES: dict[str, Recipe] = {
         },
         "table",
         {"n_inputs": 1, "width": 128},
-        _standard_units,
+        "standard",
         n_draws=16,
         draws="stratified",
     ),

@@ -11,31 +11,36 @@ from ebreg.errors import EbregError
 class Records:
     """The records of runs in a folder, which several processes may write to.
 
-    A record is written under another name and then renamed, so whoever reads sees all of it or nothing,
+    A record is written under another name and then given its own, so whoever reads sees all of it or nothing,
     and a process that is killed loses the run it was at.
 
     Args:
-        folder: Made if it is not there.
+        folder: Made with the first record.
     """
 
     def __init__(self, folder: Path):
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record; one that is there already is left alone."""
+    def write(self, key: str, record: dict[str, Any]) -> bool:
+        """Keep a record; one that is there already is left alone. Whether it was kept."""
         path = self._path(key)
-        if path.exists():
-            return
+        self.folder.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
             with open(partial, "w", encoding="utf-8") as file:
                 json.dump(record, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(partial, path)
+            os.link(partial, path)  # unlike a renaming it never replaces
+        except FileExistsError:
+            return False
         finally:
             partial.unlink(missing_ok=True)
+        return True
+
+    def keys(self) -> list[str]:
+        """Names of all records, in order."""
+        return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def read(self, key: str) -> dict[str, Any] | None:
         """A record, or None."""

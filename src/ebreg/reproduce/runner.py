@@ -20,7 +20,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 def complete(
     runs: Sequence[Run], job: Job, n_jobs: int = 1, backend: str = "loky", progress: bool = True
-) -> list[dict[str, Any]]:
+) -> None:
     """Do the runs that have no record yet.
 
     Every worker writes the record of a run as soon as it is done. Whatever is killed, this process or a
@@ -32,44 +32,34 @@ def complete(
         n_jobs: Runs at a time.
         backend: Of joblib: "loky" for processes of this machine, "ray" or "dask" for a cluster.
         progress: Whether to show a progress bar.
-
-    Returns:
-        The records, in the order of the runs.
     """
     checks.at_least("jobs", n_jobs, 1)
+    checks.one_of("the backend", backend, BACKENDS)
     records = Records(job.records)
-    _check(runs, job, records)
+    for run in runs:
+        job.recorded(run)  # what can fail fails before the trainings
     lost_rounds = 0
     with _watched(runs, records, progress), _backend(backend, n_jobs):
         while missing := [run for run in runs if run.key not in records]:
             try:
                 done = Parallel(batch_size=1)(delayed(job)(run) for run in missing)
+            except EbregError:
+                raise  # of a run: it would come again
             except Exception as error:
-                # Whatever a backend raises when it loses a worker; an error of a run comes again.
+                # Whatever a backend raises when it loses a worker.
                 left = [run for run in missing if run.key not in records]
                 lost_rounds = 0 if len(left) < len(missing) else lost_rounds + 1
-                if isinstance(error, EbregError | ValueError | OSError) or lost_rounds >= _MOST_LOST_ROUNDS:
-                    raise
+                if lost_rounds >= _MOST_LOST_ROUNDS:
+                    raise EbregError(f"no run gets done: {type(error).__name__}: {error}") from error
                 continue
             # Workers of a cluster may have a disk of their own.
             for run, record in zip(missing, done, strict=True):
                 records.write(run.key, record)
-    return _check(runs, job, records)
-
-
-def _check(runs: Sequence[Run], job: Job, records: Records) -> list[dict[str, Any]]:
-    found = []
-    for run in runs:
-        record = records.read(run.key)
-        if record is not None:
-            job.check(run, record)
-            found.append(record)
-    return found
 
 
 @contextmanager
 def _backend(name: str, n_jobs: int) -> Iterator[None]:
-    settings = _SETTINGS.get(name, dict)()
+    settings = _SETTINGS[name]()
     with parallel_config(backend=name, n_jobs=n_jobs, **settings):
         yield
 
@@ -92,7 +82,8 @@ def _dask() -> dict[str, Any]:
     return {}
 
 
-_SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {"ray": _ray, "dask": _dask}
+_SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {"loky": dict, "ray": _ray, "dask": _dask}
+BACKENDS = tuple(_SETTINGS)
 
 
 @contextmanager

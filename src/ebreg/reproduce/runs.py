@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ebreg import checkpoints
 from ebreg.config import TrainingConfig
@@ -40,25 +41,39 @@ class Job:
     def __call__(self, run: Run) -> dict[str, Any]:
         """Do a run, or find its record; the record is written here and returned."""
         records = Records(self.records)
-        record = records.read(run.key)
-        if record is None:
-            record = self._do(run)
-            records.write(run.key, record)
+        record = self.recorded(run)
+        if record is not None:
+            return record
+        try:
+            record, tensors = self._do(run)
+        except Exception as error:
+            raise EbregError(f"the run {run.key} cannot be done: {type(error).__name__}: {error}") from error
+        # Of two commands in one folder the first to finish a run keeps both files.
+        if records.write(run.key, record) and tensors:
+            checkpoints.write(self.weights(run), tensors, {"settings": record["settings"]})
         return record
 
-    def check(self, run: Run, record: dict[str, Any]) -> None:
-        """Require that a record was made with the settings that the run has now.
+    def recorded(self, run: Run) -> dict[str, Any] | None:
+        """The record of a run, if there is one.
 
         Raises:
-            EbregError: Naming the first difference.
+            EbregError: If it is damaged, or was made with other settings than the run has now.
         """
-        here, there = self.settings(run), record.get("settings", {})
-        for name, value in here.items():
+        record = Records(self.records).read(run.key)
+        if record is None:
+            return None
+        there = record.get("settings")
+        if not isinstance(there, dict) or not _is_whole(record):
+            raise EbregError(
+                f"the record {run.key} in {self.records} is damaged; delete it to do its run again"
+            )
+        for name, value in self.settings(run).items():
             if there.get(name) != value:
                 raise EbregError(
                     f"the record {run.key} in {self.records} was made with {name} = {there.get(name)!r}, "
                     f"and now it is {value!r}; give another folder, or delete that record to do its run again"
                 )
+        return record
 
     def settings(self, run: Run) -> dict[str, Any]:
         """All that the outcome of a run depends on, as JSON holds it."""
@@ -69,6 +84,8 @@ class Job:
             "dataset": run.dataset,
             "points": _fingerprint(load(run.dataset, self.points)),
             **{"cell" if name == "name" else name: value for name, value in cell.items()},
+            "sigmas": _listed(recipe.sigmas(run.cell)),
+            "units": recipe.units,
             "network": recipe.network,
             "network_settings": dict(recipe.network_settings),
             "n_draws": recipe.n_draws,
@@ -84,24 +101,27 @@ class Job:
         config = replace(RECIPES[run.cell.recipe].configs[run.dataset], seed=run.seed)
         return config if self.epochs is None else replace(config, epochs=self.epochs)
 
-    def _do(self, run: Run) -> dict[str, Any]:
+    def _do(self, run: Run) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        # The record, and the weights, of which a training that failed has none.
         record: dict[str, Any] = {"settings": self.settings(run)}
         task = load(run.dataset, self.points)
-        with _one_thread():
+        with one_thread():
             wall, cpu = time.perf_counter(), time.process_time()
             try:
                 model = train(run.cell, task, self._config(run))
-                record["seconds"] = round(time.perf_counter() - wall, 2)
-                record["cpu_seconds"] = round(time.process_time() - cpu, 2)
-                checkpoints.write(self.weights(run), model.state_dict(), {"settings": record["settings"]})
-                record |= {name: _plain(value) for name, value in asdict(measure(task, model)).items()}
             except EbregError as error:
-                record["failure"] = str(error)
-        return record
+                return record | {"failure": str(error)}, {}
+            record["seconds"] = round(time.perf_counter() - wall, 2)
+            record["cpu_seconds"] = round(time.process_time() - cpu, 2)
+            try:
+                measured = asdict(measure(task, model))
+            except (EbregError, ValueError) as error:  # its weights are not finite
+                return record | {"failure": str(error)}, model.state_dict()
+        return record | {name: _plain(value) for name, value in measured.items()}, model.state_dict()
 
 
 # Facts of a table rather than of a run.
-_NOT_OF_A_RUN = ("group", "n_runs", "published")
+_NOT_OF_A_RUN = ("group", "n_runs", "published", "sigma")
 
 
 def train(
@@ -119,12 +139,16 @@ def train(
         config: Of the training; its seed is that of the weights too.
         look: Called after each epoch with the model and the number of epochs finished.
         progress: Whether to show a progress bar.
+
+    Raises:
+        KeyboardInterrupt: After Ctrl-C: half a training is none.
     """
     with seeded(config.seed):
         method = RECIPES[cell.recipe].method(cell, task)
     after_epoch = None if look is None else lambda epoch: look(method.model, epoch)
     data = (task.x_train, task.y_train)
-    fit(method, data, config=config, progress=progress, after_epoch=after_epoch)
+    if fit(method, data, config=config, progress=progress, after_epoch=after_epoch).interrupted:
+        raise KeyboardInterrupt
     return method.model
 
 
@@ -137,9 +161,23 @@ def _plain(value: float) -> float | None:
     return value if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
 
 
+def _listed(values: tuple[float, ...] | None) -> list[float] | None:
+    return None if values is None else list(values)  # as JSON gives it back
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    if "failure" in record:
+        return True
+    numbers = [record.get(name) for name in ("on_grid", "own")]
+    times = [record.get(name) for name in ("seconds", "cpu_seconds")]
+    return all(isinstance(v, float | int | None) for v in numbers) and all(
+        isinstance(v, float | int) for v in times
+    )
+
+
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    # Networks this small gain nothing from more, and runs side by side would fight over them.
+def one_thread() -> Iterator[None]:
+    """Networks this small gain nothing from more threads, and runs side by side would fight over them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -17,7 +17,7 @@ _COLUMNS = (("NCE", "NCE: noise set by hand", r"$\sigma_1$"), ("Ours", "learned 
 
 
 def draw(summaries: Sequence[Summary]) -> "Figure":
-    """A row for each data set: all runs as points, the mean of the best five, and the paper's dashed."""
+    """A row for each data set: all runs, their median, the mean of the best 5, and the paper's dashed."""
     datasets = [name for name in METRICS if any(summary.dataset == name for summary in summaries)]
     figure, axes = canvas.pyplot().subplots(
         len(datasets),
@@ -43,10 +43,14 @@ def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
     at = [s.setting for s in summaries]
     x, y = [s.setting for s in summaries for _ in s.values], [value for s in summaries for value in s.values]
     ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
-    ax.plot(
-        at, [_number(s.paper) for s in summaries], "s--", color=canvas.GREY, markersize=5, label="the paper's"
+    lines = (
+        ("the paper's", "paper", "s--", canvas.GREY),
+        ("mean of the best 5 of 20", "best_5", "o-", canvas.ACCENT),
+        ("median", "median", "-", canvas.INK),
     )
-    ax.plot(at, [_number(s.best_5) for s in summaries], "o-", color=canvas.ACCENT, label="mean of the best 5")
+    for label, name, style, color in lines:
+        values = [_number(getattr(s, name)) for s in summaries]
+        ax.plot(at, values, style, color=color, markersize=5, label=label)
     ax.set_xscale("log")
     ax.set_xticks(at, [f"{value:g}" for value in at])
     ax.minorticks_off()

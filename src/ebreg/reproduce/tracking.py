@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ebreg import importance, metrics, proposals, uniforms
-from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
 from ebreg.models import EnergyModel
 from ebreg.plots import canvas
-from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.runs import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,15 +36,9 @@ class Moment:
     kl_proposal: float
 
 
-def follow(cell: Cell, task: ToyTask, config: TrainingConfig, progress: bool = True) -> list[Moment]:
-    """Train a cell and look after every epoch."""
-    moments: list[Moment] = []
-    train(cell, task, config, lambda model, epoch: moments.append(_look(task, model, epoch)), progress)
-    return moments
-
-
 @torch.no_grad()
-def _look(task: ToyTask, model: EnergyModel, epoch: int) -> Moment:
+def look(task: ToyTask, model: EnergyModel, epoch: int) -> Moment:
+    """At a model in training."""
     x = task.x_grid()[:: task.n_x // _N_X]
     y = task.y_grid()
     h, nodes = model.features(x), model.standardize(y)
