@@ -393,7 +393,7 @@ def test_refinement_hands_on_what_it_has_learned():
 
     # Row r is good at the r-th size.
     sizes = [1, 2, 3]
-    refined(build, 4, sizes, lambda part: part.rows < part.size, None, learn)
+    refined(build, 4, sizes, lambda part: part.rows < part.size, lambda rows: None, learn)
     assert calls == [
         ([0, 1, 2, 3], 1, None),
         ([0], 1, None),

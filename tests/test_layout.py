@@ -26,6 +26,7 @@ LAYERS = """
     predictive.protocol predictive.support
     predictive.adapted predictive.blend
     predictive.grouped predictive.importance predictive.quadrature predictive.rescaled
+    predictive.refined
     predictive
     energy scaling
     networks units

@@ -9,23 +9,13 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ebreg import checks, networks
-from ebreg.distributions import FullMixture, GaussianMixture, TruncatedMixture
+from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.networks import Parts
-from ebreg.predictive import ImportanceND, Predictive, Quadrature1D, Rescaled, Support, refined
+from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
 from ebreg.proposals import RowByRow
 from ebreg.scaling import Bounds, Standardizer, Tail
 from ebreg.units import Units
 
-# A row gets more nodes until the error of its log Z is as good.
-_GOOD_ERROR = 0.005
-# It gets other draws until they are worth as many, and this share of them: those of the proposal must nearly
-# be draws of p, since what they do not reach does not show in their weights; those of a source that was
-# fitted to the row have been where the mass is.
-_GOOD_SIZE = 200
-_GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
-# Rounds of draws that only teach where the next are to come from, and how many draws: what is learned from
-# few misses some of the tails, and log Z comes out low.
-_ROUNDS, _FEWEST_TO_LEARN = 3, 1024
 # Inputs further out than this many standard deviations count as this far: networks overflow in the end.
 _FARTHEST = 1e6
 
@@ -310,56 +300,15 @@ class EnergyModel(Model):
         return {name: value for name, value in settings.items() if name in known}
 
     def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
-        q = self._proposal_of(h)
+        rows = Unnormalized(
+            len(h),
+            self.n_targets,
+            lambda rows: self._energy_of(h[rows]),
+            lambda rows: self._proposal_of(h[rows]),
+            self._support,
+        )
         limits = None if self.bounds.are_open else (self.bounds.low, self.bounds.high)
-        base = self._one_target(h, q, **settings) if self.n_targets == 1 else self._several(h, q, **settings)
-        return Rescaled(base, self.y_units.shift, self.y_units.scale, limits)
-
-    def _one_target(
-        self, h: Tensor, q: Any, n_nodes: int = 128, max_nodes: int | None = None, **settings: Any
-    ) -> Predictive:
-        def build(rows: Tensor, size: int) -> Predictive:
-            part = h[rows]
-            return Quadrature1D(
-                self._energy_of(part), self._proposal_of(part), len(part), self._support, size, **settings
-            )
-
-        sizes = _sizes("n_nodes", n_nodes, max_nodes)
-        return refined(build, len(h), sizes, lambda p: p.log_partition_error <= _GOOD_ERROR, q)
-
-    def _several(
-        self, h: Tensor, q: Any, n_draws: int = 2048, max_draws: int | None = None, **settings: Any
-    ) -> Predictive:
-        def build(rows: Tensor, size: int, source: FullMixture | None = None) -> ImportanceND:
-            part = h[rows]
-            return ImportanceND(
-                self._energy_of(part),
-                self._proposal_of(part),
-                len(part),
-                self.n_targets,
-                self._support,
-                size,
-                source=source,
-                **settings,
-            )
-
-        def learn(part: ImportanceND, poor: Tensor, rows: Tensor) -> FullMixture:
-            source = part.adapted(poor)
-            if part.is_fitted:
-                return source
-            # A source from few good draws is a poor one, but its own draws are better. How many rounds there
-            # are is settled before: the first to look good would be the first to have overlooked something.
-            for _ in range(_ROUNDS):
-                source = build(rows, max(n_draws, _FEWEST_TO_LEARN), source).adapted()
-            return source
-
-        def good(part: ImportanceND) -> Tensor:
-            share = _GOOD_SHARE_FITTED if part.is_fitted else _GOOD_SHARE
-            return part.effective_sample_size >= max(_GOOD_SIZE, share * part.n_draws)
-
-        # As many draws once more, from a source that was fitted to the first, before there are more of them.
-        sizes = _sizes("n_draws", n_draws, max_draws)
-        return refined(build, len(h), [sizes[0], *sizes], good, q, learn)
+        return Rescaled(rows.normalized(**settings), self.y_units.shift, self.y_units.scale, limits)
 
     def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         def energy(y: Tensor) -> Tensor:
@@ -378,16 +327,6 @@ class EnergyModel(Model):
             return None
         tail, ends = self.tail, self.tail.bounds
         return Support(tail.low, tail.high, tail.width, torch.isfinite(ends.low), torch.isfinite(ends.high))
-
-
-def _sizes(name: str, first: int, limit: int | None) -> list[int]:
-    # Four times as many each time, until the limit.
-    first = checks.at_least(name, first, 1)
-    limit = 16 * first if limit is None else checks.at_least(f"the limit of {name}", limit, first)
-    sizes = [first]
-    while sizes[-1] < limit:
-        sizes.append(min(4 * sizes[-1], limit))
-    return sizes
 
 
 @contextmanager

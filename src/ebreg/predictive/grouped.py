@@ -1,7 +1,6 @@
 """Grouped: one predictive distribution from several that answer for some of the rows each."""
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -124,43 +123,3 @@ class Grouped:
     def _in_order(self, parts: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
         flat = [row for part in parts for row in part]
         return tuple(flat[i] for i in self._order.tolist())
-
-
-def refined(
-    build: Callable[..., Predictive],
-    n_rows: int,
-    sizes: Sequence[int],
-    good: Callable[[Any], Tensor],
-    proposal: Any,
-    learn: Callable[[Any, Tensor, Tensor], Any] | None = None,
-) -> Predictive:
-    """Answer each row at the first size that is good enough for it, or at the last.
-
-    A row decides for itself, so its answer does not depend on its neighbours.
-
-    Args:
-        build: Row numbers and a size (nodes or draws) -> the distribution of those rows. After the first
-            size it is also handed what was learned about the rows, if anything is.
-        n_rows: B.
-        sizes: In the order they are tried.
-        good: Of a distribution, which of its rows are good enough, shape (rows,).
-        proposal: The proposal of all rows.
-        learn: A distribution, the mask of its rows that are tried again, and their numbers -> what is known
-            about them then: anything that a mask of rows can index.
-    """
-    rows = torch.arange(n_rows)
-    learned: tuple[Any, ...] = ()
-    part = build(rows, sizes[0])
-    groups: list[tuple[Tensor, Predictive]] = []
-    for before, size in pairwise(sizes):
-        poor = ~good(part).cpu()
-        if not poor.any():
-            break
-        if not poor.all():
-            # What is kept is built again without the poor rows: simpler than to cut it out, and cheap beside
-            # what the poor rows cost.
-            groups.append((rows[~poor], build(rows[~poor], before, *(known[~poor] for known in learned))))
-        rows = rows[poor]
-        learned = () if learn is None else (learn(part, poor, rows),)
-        part = build(rows, size, *learned)
-    return Grouped([*groups, (rows, part)], proposal) if groups else part
