@@ -13,7 +13,7 @@ ROOT = Path(ebreg.__file__).parent
 
 # From the ground up; a module may import from the lines below its own. A new file gets its place here.
 LAYERS = """
-    _version callers checks errors
+    _version callers checks errors memory
     regions uniforms
     ascent cubic loglinear
     distributions.components distributions.normal distributions.questions distributions.roots

@@ -7,12 +7,14 @@ from pathlib import Path
 
 from ebreg._version import __version__
 from ebreg.errors import EbregError
+from ebreg.memory import keep_pages
 from ebreg.reproduce import commands as reproduce
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit code. A user's mistake ends in one sentence, not in a stack trace."""
     options = _parser().parse_args(arguments)
+    keep_pages()
     try:
         options.call(options)
     except (ValueError, OSError, ImportError, EbregError) as error:

@@ -9,6 +9,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from ebreg import checks
 from ebreg.errors import EbregError
+from ebreg.memory import keep_pages
 from ebreg.reproduce.cells import Run
 from ebreg.reproduce.records import Records
 from ebreg.reproduce.runs import Job
@@ -42,7 +43,7 @@ def complete(
     with _watched(runs, records, progress), _backend(backend, n_jobs):
         while missing := [run for run in runs if run.key not in records]:
             try:
-                done = Parallel(batch_size=1)(delayed(job)(run) for run in missing)
+                done = Parallel(batch_size=1)(delayed(_do)(job, run) for run in missing)
             except EbregError:
                 raise  # of a run: it would come again
             except Exception as error:
@@ -55,6 +56,11 @@ def complete(
             # Workers of a cluster may have a disk of their own.
             for run, record in zip(missing, done, strict=True):
                 records.write(run.key, record)
+
+
+def _do(job: Job, run: Run) -> dict[str, Any]:
+    keep_pages()  # of the worker, which is ours
+    return job(run)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ebreg import checkpoints
+from ebreg._version import __version__
 from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
 from ebreg.errors import EbregError
@@ -103,7 +104,8 @@ class Job:
 
     def _do(self, run: Run) -> tuple[dict[str, Any], dict[str, Tensor]]:
         # The record, and the weights, of which a training that failed has none.
-        record: dict[str, Any] = {"settings": self.settings(run)}
+        versions = {"ebreg": __version__, "torch": str(torch.__version__)}
+        record: dict[str, Any] = {"settings": self.settings(run), "versions": versions}
         task = load(run.dataset, self.points)
         with one_thread():
             wall, cpu = time.perf_counter(), time.process_time()
