@@ -33,9 +33,9 @@ LAYERS = """
     models
     samplers
     methods
-    averages batches checkpoints folders interrupts processes randomness schedules selection
-    config
-    state
+    averages batch_norm batches checkpoints folders interrupts processes randomness schedules selection
+    config embedding
+    stages state
     training
     prediction
     estimators.design estimators.ends estimators.inputs estimators.recipe estimators.ties

@@ -21,6 +21,15 @@ class Data(Protocol):
         """Inputs and targets (B, D) of a batch."""
 
 
+class Augmentation(Protocol):
+    """A random change of examples that leaves their law as it is, as a function of uniform numbers."""
+
+    n_points: int
+
+    def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """New inputs and targets (B, D) from points u (B, n_points) of the unit cube; nothing is changed."""
+
+
 class TensorData:
     """Inputs and targets held in memory.
 
@@ -70,6 +79,8 @@ class ExampleData:
 
     def __init__(self, examples: Any):
         self._examples = examples
+        self.checksum: int | None = getattr(examples, "checksum", None)
+        self.augmentation: Augmentation | None = getattr(examples, "augmentation", None)
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -95,9 +106,35 @@ def as_data(data: Any, name: str = "data") -> Data:
         return TensorData(x, y, weights, name)
     if isinstance(data, TensorData):
         return data
-    if hasattr(data, "__getitem__") and hasattr(data, "__len__"):
+    if hasattr(data, "__len__") and (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
         return ExampleData(data)
     raise TypeError(f"{name} must be a tuple (x, y) or a map-style data set, got {type(data).__name__}")
+
+
+class Augmented:
+    """Examples that are changed at random whenever they are trained on.
+
+    Args:
+        examples: A map-style data set.
+        augmentation: How they are changed.
+    """
+
+    def __init__(self, examples: Any, augmentation: Augmentation):
+        self._examples = as_data(examples)
+        self.augmentation = augmentation
+        self.checksum: int | None = getattr(self._examples, "checksum", None)
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """As they are: the training loop augments, with random numbers of its own."""
+        return self._examples.__getitems__(index)
+
+
+def augmentation_of(data: Data) -> Augmentation | None:
+    """How examples are changed when they are trained on; None: not at all."""
+    return getattr(data, "augmentation", None)
 
 
 def weights_of(data: Data) -> Tensor:

@@ -9,6 +9,7 @@ from ebreg import checks
 from ebreg.schedules import SCHEDULES
 
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
+FROZEN_NORMS = ("evaluation", "training")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,12 @@ class TrainingConfig:
         checkpoint_every: Steps between checkpoints; None writes one after each epoch.
         validation_rows: Rows evaluated at once in validation.
         validation_every: Epochs between validations; the last epoch is always validated.
+        frozen_epochs: Epochs at the start in which the backbones keep their weights and the heads learn.
+        frozen_norm: What batch-norm does in a frozen backbone: "evaluation", its statistics are kept, and
+            features are computed once for all these epochs where nothing else changes them; or "training",
+            as the paper's authors do.
+        mixture_epochs: Epochs at the start in which the mixture learns by its own log-likelihood, before it
+            follows an energy that is still far off.
     """
 
     epochs: int = 100
@@ -49,6 +56,9 @@ class TrainingConfig:
     checkpoint_every: int | None = None
     validation_rows: int = 256
     validation_every: int = 1
+    frozen_epochs: int = 0
+    frozen_norm: str = "evaluation"
+    mixture_epochs: int = 0
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "validation_rows", "validation_every"):
@@ -58,6 +68,9 @@ class TrainingConfig:
                 self._keep(name, checks.at_least(name, getattr(self, name), 1))
         if self.anchor is not None:
             self._keep("anchor", checks.at_least("anchor", self.anchor, 0))
+        for name in ("frozen_epochs", "mixture_epochs"):
+            self._keep(name, checks.at_least(name, getattr(self, name), 0))
+        checks.one_of("frozen_norm", self.frozen_norm, FROZEN_NORMS)
         self._keep("seed", checks.at_least("seed", self.seed, 0))
         self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:

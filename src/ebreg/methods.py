@@ -63,6 +63,14 @@ class Method(nn.Module):
         """Losses for a batch in the user's units and the points of the same rows; each has shape (B,)."""
         raise NotImplementedError  # abstract
 
+    def opening(self) -> "Method":
+        """What to train in place of this for a few epochs at the start, on the same networks.
+
+        Where q learns from f, it begins with its own log-likelihood: far from both the data and f its draws
+        would teach neither.
+        """
+        return self
+
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
         """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
         return -self.model.log_prob(x, y, **self.model.quick)
@@ -97,6 +105,10 @@ class JointNCE(Method):
         f, log_q = self.model.f(h, values), q.log_prob(values)
         return self.losses(f[0], log_q[0], f[1:], log_q[1:], draws)
 
+    def opening(self) -> Method:
+        """See :meth:`Method.opening`."""
+        return ProposalNLL(self.model)
+
     def extra_repr(self) -> str:
         """The settings."""
         return repr(self.sampler)
@@ -117,6 +129,23 @@ class JointMLE(JointNCE):
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
         """Nothing is detached: the same loss moves both (Section 3.2 of the paper)."""
         return {"mle": mle(f_y, f, log_q)}
+
+
+class ProposalNLL(Method):
+    """The opening of the joint methods: q alone, by its log-likelihood; f and the features stay."""
+
+    name = "proposal-nll"
+    trains = EnergyModel
+    model: EnergyModel
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """None are needed."""
+        return torch.empty(0, B, self.model.n_targets)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The loss ``nll``."""
+        h, y = self.model.features(x).detach(), self.model.standardize(y)
+        return {"nll": nll(self.model.q(h).log_prob(y))}
 
 
 class FixedNCE(Method):
@@ -239,12 +268,24 @@ class MixtureTeacher(Method):
         """See :meth:`Method.points`."""
         return self.sampler.points(B, self.model.n_targets, generator)
 
+    def opening(self) -> Method:
+        """See :meth:`Method.opening`."""
+        return TeacherOpening(self)
+
     def extra_repr(self) -> str:
         """The settings."""
         return f"{self.sampler!r}, shared={self.shared}"
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The losses ``mdn`` of the student and ``nce`` of the teacher."""
+        """The losses ``nce`` of the teacher and ``mdn`` of the student."""
+        of_teacher, f, log_q_y, log_q = self.terms(x, y, u)
+        return {"nce": of_teacher, "mdn": mdn(log_q_y, f, log_q)}
+
+    def terms(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The teacher's loss, and what the student may learn from: its f, log q of the target, of the draws.
+
+        The teacher does not move q, and the student does not move f.
+        """
         h_q = self.model.features(x)
         h_f = h_q if self.shared else self.teacher.features(x)
         y = self.model.standardize(y)
@@ -252,10 +293,29 @@ class MixtureTeacher(Method):
         draws = self.sampler(q, y, u)
         values = _with_target(y, draws.y)
         f, log_q = self.teacher.f(h_f, values), q.log_prob(values)
-        return {
-            "nce": nce(f[0], log_q[0].detach(), draws.as_noise(f[1:]), log_q[1:].detach()),
-            "mdn": mdn(log_q[0], f[1:].detach(), log_q[1:]),
-        }
+        of_teacher = nce(f[0], log_q[0].detach(), draws.as_noise(f[1:]), log_q[1:].detach())
+        return of_teacher, f[1:].detach(), log_q[0], log_q[1:]
+
+
+class TeacherOpening(Method):
+    """The opening of a student with a teacher: the student by its log-likelihood, the teacher as ever."""
+
+    name = "teacher-opening"
+    trains = MixtureModel
+    model: MixtureModel
+
+    def __init__(self, method: MixtureTeacher):
+        super().__init__(method.model)
+        self.method = method
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Method.points`."""
+        return self.method.points(B, generator)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The losses ``nce`` of the teacher and ``nll`` of the student."""
+        of_teacher, _, log_q_y, _ = self.method.terms(x, y, u)
+        return {"nce": of_teacher, "nll": nll(log_q_y)}
 
 
 METHODS: dict[str, type[Method]] = {

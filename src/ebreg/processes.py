@@ -23,12 +23,21 @@ class Processes:
         """Whether this process writes files and shows progress."""
         return self.rank == 0
 
-    def wrap(self, module: nn.Module) -> nn.Module:
-        """A module whose gradients are averaged over the processes."""
+    def wrap(self, module: nn.Module, all_learn: bool = True) -> nn.Module:
+        """A module whose gradients are averaged over the processes.
+
+        Args:
+            module: The module.
+            all_learn: Whether every parameter that may learn gets a gradient in each step.
+        """
         if self.count == 1:
             return module
         device = next(module.parameters()).device
-        return DistributedDataParallel(module, device_ids=[device] if device.type == "cuda" else None)
+        return DistributedDataParallel(
+            module,
+            device_ids=[device] if device.type == "cuda" else None,
+            find_unused_parameters=not all_learn,
+        )
 
     def own(self, n: int) -> Tensor:
         """Positions of this process's rows in a batch of n."""

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from ebreg import checkpoints
-from ebreg.batches import Data, as_data, weights_of
+from ebreg.batch_norm import has_batch_norm, shared_statistics
+from ebreg.batches import Data, as_data, augmentation_of, weights_of
 from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import TrainingError
 from ebreg.interrupts import stop_on_interrupt
@@ -25,6 +26,7 @@ from ebreg.methods import Method
 from ebreg.processes import Processes, connect
 from ebreg.randomness import seeded
 from ebreg.schedules import SCHEDULES
+from ebreg.stages import Stages
 from ebreg.state import Progress, State
 
 
@@ -88,13 +90,18 @@ def fit(
         checkpoints.prepare(path)
     device = method.model.like.device
     # Dropout and the like use the global random state.
-    with connect(device) as processes, seeded(config.seed, device):
+    with (
+        connect(device) as processes,
+        seeded(config.seed, device),
+        shared_statistics(method, processes.count),
+    ):
         run = _Run(method, data, validation, config, processes)
         try:
             if path is not None and path.exists():
                 run.restore(path)
             return run.train(path, progress, after_epoch)
         finally:
+            run.stages.leave()
             method.eval()
             del run  # its hold on the processes ends before they part
 
@@ -112,14 +119,14 @@ class _Run:
     ):
         self.method, self.data, self.validation = method, data, validation
         self.config, self.processes = config, processes
-        self.parallel = processes.wrap(method)
         self.device = method.model.like.device
         self.weights = weights_of(data)
+        self.augmentation = augmentation_of(data)
         self.state = State(method, config)
+        self.stages = Stages(method, data, validation, config, processes)
         batches = _batches(torch.arange(len(data)), config.batch_size)
         self.n_batches = len(batches)
-        if len(batches[-1]) == 1:
-            _refuse_batch_norm(method)
+        _check_batch_norm(method, len(batches[-1]), processes.count)
 
     def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
         config, state = self.config, self.progress
@@ -145,7 +152,7 @@ class _Run:
 
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
         config, state = self.config, self.progress
-        self.method.train()
+        self.stages.at(state.epoch).train()
         seed = (config.seed * 1_000_003 + state.epoch) % 2**63
         order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
         for index in _batches(order, config.batch_size)[state.batch :]:
@@ -175,14 +182,19 @@ class _Run:
             group["lr"] = lr
         # Every process makes the points of the whole batch and takes those of its own rows, so that the draws
         # do not depend on the number of processes. A process without rows repeats one at weight 0.
-        points = self.method.points(len(index), self.state.noise)
+        stage = self.stages.at(self.progress.epoch)
+        points = stage.learner.points(len(index), self.state.noise)
+        changes = self._points_of_augmentation(len(index))
         own = self.processes.own(len(index))
         weight = self.processes.count / len(index) if len(own) else 0.0
         own = own if len(own) else torch.zeros(1, dtype=torch.long)
-        x, y = self.data.__getitems__(index[own].tolist())
+        x, y = (values.to(self.device) for values in stage.data.__getitems__(index[own].tolist()))
+        if self.augmentation is not None:
+            x, y = self.augmentation(x, y, changes[own].to(self.device))
         dtype = PRECISIONS[config.precision]
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            losses = self.parallel(x.to(self.device), y.to(self.device), points[:, own].to(self.device))
+        autocast = torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None)
+        with autocast, stage.inputs(self.method):
+            losses = stage.parallel(x, y, points[:, own].to(self.device))
         importance = self.weights[index[own]].to(self.device)
         losses = {name: importance.to(values.dtype) * values for name, values in losses.items()}
         loss = weight * torch.stack([values.sum() for values in losses.values()]).sum()
@@ -197,25 +209,31 @@ class _Run:
             share = weight * values.detach().sum().item() * len(index) / self.processes.count
             self.progress.sums[name] = self.progress.sums.get(name, 0.0) + share
 
+    def _points_of_augmentation(self, B: int) -> Tensor:
+        n_points = 0 if self.augmentation is None else self.augmentation.n_points
+        return torch.rand(B, n_points, generator=self.state.noise)
+
     def _finish_epoch(self, bar: Any) -> None:
         state = self.progress
+        validation = self.stages.at(state.epoch).validation
         sums = self.processes.total(*state.sums.values())
         entry = {name: total / len(self.data) for name, total in zip(state.sums, sums, strict=True)}
         due = (state.epoch + 1) % self.config.validation_every == 0 or state.epoch + 1 == self.config.epochs
-        if self.validation is not None and due:
-            entry["validation_nll"] = self._validate(self.validation)
+        if validation is not None and due:
+            entry["validation_nll"] = self._validate(validation)
         state.history.append(entry)
         bar.set_postfix({name: f"{value:.3f}" for name, value in entry.items()}, refresh=False)
         state.epoch, state.batch, state.sums = state.epoch + 1, 0, {}
 
     @torch.no_grad()
     def _validate(self, validation: Data) -> float:
-        candidate = self.state.candidate.eval()
+        candidate, stage = self.state.candidate.eval(), self.stages.at(self.progress.epoch)
         rows = torch.zeros(len(validation), dtype=torch.float64)
         for index in self.processes.own(len(rows)).split(self.config.validation_rows):
             if len(index):
-                x, y = validation.__getitems__(index.tolist())
-                rows[index] = candidate.validation_nll(x.to(self.device), y.to(self.device)).cpu().double()
+                x, y = (values.to(self.device) for values in validation.__getitems__(index.tolist()))
+                with stage.inputs(candidate):
+                    rows[index] = candidate.validation_nll(x, y).cpu().double()
         rows = torch.tensor(self.processes.total(*rows.tolist()), dtype=torch.float64)
         weights = weights_of(validation).double()
         selection = self.state.selection
@@ -282,12 +300,14 @@ def _batches(order: Tensor, size: int) -> list[Tensor]:
     return batches
 
 
-def _refuse_batch_norm(method: Method) -> None:
-    if any(isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in method.modules()):
-        raise ValueError(
-            "batch-norm needs two rows or more in every batch, and some have one: "
-            "give more rows or a larger batch_size, or use layer-norm"
-        )
+def _check_batch_norm(method: Method, smallest_batch: int, n_processes: int) -> None:
+    if smallest_batch >= max(2, n_processes) or not has_batch_norm(method):
+        return
+    raise ValueError(
+        "batch-norm needs two rows or more in every batch, and one in every process; the smallest has "
+        f"{smallest_batch} for {n_processes} process{'es' * (n_processes > 1)}: give more rows or a larger "
+        "batch_size, or use layer-norm"
+    )
 
 
 def _bar(show: bool, name: str, n_steps: int) -> Any:

@@ -68,6 +68,8 @@ class Job:
             raise EbregError(
                 f"the record {run.key} in {self.records} is damaged; delete it to do its run again"
             )
+        # A setting that a record does not name came later, and what it did then is its default.
+        there = asdict(TrainingConfig()) | there
         for name, value in self.settings(run).items():
             if there.get(name) != value:
                 raise EbregError(

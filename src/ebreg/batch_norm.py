@@ -1,0 +1,82 @@
+"""Batch-norm over several processes: statistics of the whole batch, whoever computes which rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class SharedBatchNorm(_BatchNorm):
+    """A batch-norm layer whose mean and variance are those of the rows of all processes.
+
+    Torch's own needs a GPU; this one is a differentiable sum over the processes, on any device.
+    """
+
+    @classmethod
+    def of(cls, norm: _BatchNorm) -> "SharedBatchNorm":
+        """Of the same parameters and running statistics: whatever happens to one happens to the other."""
+        shared = cls.__new__(cls)
+        shared.__dict__ = norm.__dict__
+        return shared
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, ...) -> (B, C, ...)."""
+        if not self.training and self.running_mean is not None:
+            return super().forward(x)
+        dims = [0, *range(2, x.dim())]
+        values = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+        n = all_reduce(values.new_tensor([values.numel() / values.shape[1]]))
+        mean = all_reduce(values.sum(dim=dims)) / n
+        centred = values - _along_channels(mean, x)
+        # Two sums, one after the other: the mean of squares minus a squared mean would lose digits.
+        variance = all_reduce(centred.square().sum(dim=dims)) / n
+        self._remember(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
+        normal = centred * _along_channels((variance + self.eps).rsqrt(), x)
+        if self.affine:
+            normal = normal * _along_channels(self.weight, x) + _along_channels(self.bias, x)
+        return normal.to(x.dtype)
+
+    def _check_input_dim(self, x: Tensor) -> None:
+        pass  # any number of them
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        share = 1 / self.num_batches_tracked.item() if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+
+
+def has_batch_norm(module: nn.Module) -> bool:
+    """Whether some layer depends on the rows of a batch together."""
+    return any(isinstance(part, _BatchNorm) for part in module.modules())
+
+
+@contextmanager
+def shared_statistics(module: nn.Module, n_processes: int) -> Iterator[None]:
+    """While it lasts, the batch-norm layers of a module share their statistics over the processes."""
+    if n_processes == 1:
+        yield
+        return
+    places = [
+        (parent, name, child)
+        for parent in list(module.modules())
+        for name, child in parent.named_children()
+        if isinstance(child, _BatchNorm)
+    ]
+    for parent, name, child in places:
+        setattr(parent, name, SharedBatchNorm.of(child))
+    try:
+        yield
+    finally:
+        for parent, name, child in places:
+            setattr(parent, name, child)
+
+
+def _along_channels(values: Tensor, like: Tensor) -> Tensor:
+    return values.view(-1, *[1] * (like.dim() - 2)) if like.dim() > 2 else values
