@@ -1,0 +1,268 @@
+"""The first epochs of a training: backbones that rest, mixtures that begin alone; and changed examples."""
+
+import copy
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ebreg import methods, networks
+from ebreg.batches import Augmented, TensorData
+from ebreg.config import TrainingConfig
+from ebreg.embedding import Embedding, backbones_of
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.training import fit
+
+CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2, frozen_epochs=2)
+
+
+def images(n: int = 40, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(n, 1, 4, 4, generator=generator, dtype=torch.float64)
+    y = x.mean(dim=(1, 2, 3))[:, None] * torch.tensor([[2.0, -1.0]])
+    return x, y + 0.05 * torch.randn(n, 2, generator=generator, dtype=torch.float64)
+
+
+class Backbone(nn.Module):
+    """A small network with batch-norm and dropout that counts the rows it has seen."""
+
+    def __init__(self, dropout: float = 0.2):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Dropout(dropout)
+        )
+        self.n_rows = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n_rows += len(x)
+        return self.layers(x)
+
+
+def method_of(name: str, seed: int = 0, dropout: float = 0.2) -> methods.Method:
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        parts = replace(networks.image_heads(2, 2, n_features=12), backbone=Backbone(dropout))
+        if name == "mdn-nll":
+            return methods.MixtureNLL(MixtureModel.of(parts))
+        if name.startswith("mdn-teacher"):
+            own = None if name.endswith("shared") else Backbone(dropout)
+            return methods.MixtureTeacher(MixtureModel.of(parts), parts.energy, own, n_draws=3)
+        sampling = {"sigmas": (0.1, 0.8)} if name.startswith("fixed") else {}
+        return methods.METHODS[name](EnergyModel.of(parts), n_draws=3, **sampling)
+
+
+NAMES = [*methods.METHODS, "mdn-teacher shared"]
+
+
+def changed(before: dict[str, Tensor], method: methods.Method) -> set[str]:
+    after = method.state_dict()
+    return {name for name, value in before.items() if not torch.equal(value, after[name])}
+
+
+def snapshot(method: methods.Method) -> dict[str, Tensor]:
+    return copy.deepcopy(method.state_dict())
+
+
+@pytest.mark.parametrize("name", NAMES)
+class TestFrozen:
+    def test_backbones_rest_and_heads_learn(self, name: str):
+        method = method_of(name)
+        before = snapshot(method)
+        config = replace(CONFIG, epochs=2, averaging=None)
+        fit(method, images(), config=config, progress=False)
+        moved = changed(before, method)
+        assert moved == {each for each in before if "backbone" not in each and "units" not in each} - {
+            each for each in before if "bounds" in each
+        }
+        assert all(p.requires_grad for p in method.parameters())
+
+    def test_then_all_learn(self, name: str):
+        method = method_of(name)
+        before = snapshot(method)
+        fit(method, images(), config=replace(CONFIG, averaging=None), progress=False)
+        parameters = {each for each, _ in method.named_parameters(remove_duplicate=False)}
+        assert parameters <= changed(before, method)
+
+    def test_features_are_computed_once(self, name: str):
+        method = method_of(name)
+        fit(method, images(40), images(10, seed=1), replace(CONFIG, epochs=2), progress=False)
+        assert [backbone.n_rows for backbone in backbones_of(method)] == [50] * len(backbones_of(method))
+
+    def test_it_is_the_training_of_heads_on_features(self, name: str):
+        method, x_y, validation = method_of(name), images(), images(10, seed=1)
+        config = replace(CONFIG, epochs=2)
+        embedding = Embedding(method, 7)
+        features, same = embedding.of(TensorData(*x_y)), embedding.of(TensorData(*validation))
+        heads = method_of(name)
+        result = fit(method, x_y, validation, config, progress=False)
+        with embedding.as_inputs(heads):
+            alone = fit(heads, features, same, replace(config, frozen_epochs=0), progress=False)
+        for one, other in zip(result.history, alone.history, strict=True):
+            assert one == pytest.approx(other, rel=1e-5)
+
+    def test_batch_norm_in_training_mode_is_a_setting(self, name: str):
+        method = method_of(name)
+        before = snapshot(method)
+        config = replace(CONFIG, epochs=2, frozen_norm="training", averaging=None)
+        fit(method, images(), config=config, progress=False)
+        moved = {each for each in changed(before, method) if "backbone" in each}
+        statistics = {each for each in before if "running" in each or "tracked" in each}
+        assert moved == {each for each in statistics if "backbone" in each} != set()
+
+    def test_a_training_that_fails_leaves_nothing_frozen(self, name: str):
+        method = method_of(name)
+
+        def fail(epoch: int) -> None:
+            raise RuntimeError("on purpose")
+
+        with pytest.raises(RuntimeError, match="on purpose"):
+            fit(method, images(), config=CONFIG, progress=False, after_epoch=fail)
+        assert all(p.requires_grad for p in method.parameters())
+
+
+def test_what_was_frozen_before_stays_so():
+    method = method_of("joint-nce")
+    method.model.backbone.requires_grad_(False)
+    fit(method, images(), config=CONFIG, progress=False)
+    assert not any(p.requires_grad for p in method.model.backbone.parameters())
+
+
+class TestOpening:
+    config = replace(CONFIG, epochs=1, frozen_epochs=0, mixture_epochs=1, averaging=None)
+
+    @pytest.mark.parametrize("name", ["joint-nce", "joint-mle"])
+    def test_the_proposal_begins_alone(self, name: str):
+        method = method_of(name)
+        before = {each for each, _ in method.named_parameters() if ".proposal." in each}
+        start = snapshot(method)
+        result = fit(method, images(), config=self.config, progress=False)
+        parameters = {each for each, _ in method.named_parameters()}
+        assert changed(start, method) & parameters == before
+        assert set(result.history[0]) == {"nll"}
+
+    @pytest.mark.parametrize("name", ["mdn-teacher", "mdn-teacher shared"])
+    def test_the_teacher_learns_from_the_beginning(self, name: str):
+        method = method_of(name)
+        start = snapshot(method)
+        result = fit(method, images(), config=self.config, progress=False)
+        assert {each for each, _ in method.named_parameters()} <= changed(start, method)
+        assert set(result.history[0]) == {"nce", "nll"}
+
+    @pytest.mark.parametrize("name", ["fixed-nce", "fixed-mle", "mdn-nll"])
+    def test_the_others_have_none(self, name: str):
+        method = method_of(name)
+        assert method.opening() is method
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_then_the_method_goes_on(self, name: str):
+        method = method_of(name)
+        config = replace(self.config, epochs=2)
+        result = fit(method, images(), config=config, progress=False)
+        whole = fit(method_of(name), images(), config=replace(config, mixture_epochs=0), progress=False)
+        assert set(result.history[1]) == set(whole.history[1])
+
+
+class Shift:
+    """Adds to inputs and targets what the points say."""
+
+    n_points = 2
+
+    def __init__(self):
+        self.seen: list[Tensor] = []
+
+    def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        self.seen.append(u)
+        return x + u[:, :1, None, None].to(x), y + u[:, 1:].to(y)
+
+
+class TestAugmentation:
+    def test_every_example_gets_points_of_its_own(self):
+        augmentation, method = Shift(), method_of("joint-nce")
+        x, y = images()
+        data = Augmented((x, y), augmentation)
+        kept = x.clone(), y.clone()
+        fit(method, data, images(10, seed=1), replace(CONFIG, epochs=2, frozen_epochs=0), progress=False)
+        points = torch.cat(augmentation.seen)
+        assert points.shape == (80, 2)
+        assert len(points.unique()) == 160
+        assert torch.equal(x, kept[0])
+        assert torch.equal(y, kept[1])
+
+    def test_changed_examples_have_no_features_to_keep(self):
+        method = method_of("joint-nce")
+        fit(method, Augmented(images(), Shift()), config=replace(CONFIG, epochs=2), progress=False)
+        assert method.model.backbone.n_rows == 80
+
+
+def train_for_comparison(checkpoint: str) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
+    # Each kind of stage once: alone and frozen, frozen, all with batch-norm in training mode.
+    method = method_of("joint-nce", dropout=0.0).double()
+    config = replace(CONFIG, epochs=4, mixture_epochs=1, averaging=None)
+    data = Augmented(images(), Shift())
+    result = fit(method, data, images(9, seed=1), config, checkpoint=checkpoint, progress=False)
+    return result.history, method.state_dict()
+
+
+WORKER = textwrap.dedent(
+    """
+    import os, sys, torch
+    sys.path.insert(0, {tests!r})
+    torch.set_num_threads(1)
+    from test_stages import train_for_comparison
+    history, state = train_for_comparison({checkpoint!r})
+    if os.environ["RANK"] == "0":
+        torch.save({{"history": history, "state": state}}, {out!r})
+    """
+)
+
+
+def test_two_processes_train_like_one(tmp_path: Path):
+    history, expected = train_for_comparison(str(tmp_path / "one.safetensors"))
+    script, out, checkpoint = (tmp_path / name for name in ("worker.py", "out.pt", "two.safetensors"))
+    script.write_text(
+        WORKER.format(tests=str(Path(__file__).parent), checkpoint=str(checkpoint), out=str(out))
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, str(script)], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    two = torch.load(out)
+    for one_epoch, same_epoch in zip(history, two["history"], strict=True):
+        assert one_epoch == pytest.approx(same_epoch, rel=1e-9)
+    assert list(two["state"]) == list(expected)
+    for name, value in expected.items():
+        torch.testing.assert_close(value, two["state"][name], rtol=1e-7, atol=1e-9, msg=name)
+
+
+class StoppedError(Exception):
+    """Ends a training as a kill would."""
+
+
+@pytest.mark.parametrize("step", [1, 4, 7, 10])
+def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
+    config = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
+    whole = method_of("mdn-teacher")
+    fit(whole, images(), config=config, progress=False)
+    original, calls = torch.optim.AdamW.step, []
+
+    def dying(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) > step:
+            raise StoppedError
+        return original(self, *args, **kwargs)
+
+    path = tmp_path / "run.safetensors"
+    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    with pytest.raises(StoppedError):
+        fit(method_of("mdn-teacher"), images(), config=config, checkpoint=path, progress=False)
+    monkeypatch.undo()
+    resumed = method_of("mdn-teacher", seed=9)
+    fit(resumed, images(), config=config, checkpoint=path, resume=True, progress=False)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, resumed.state_dict()[name]), name
