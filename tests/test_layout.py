@@ -49,9 +49,9 @@ LAYERS = """
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
     demo reproduce.cells reproduce.records reproduce.tasks
-    reproduce.recipes reproduce.report
-    reproduce.runs reproduce.sensitivity
-    reproduce.figures reproduce.runner reproduce.tracking
+    reproduce.jobs reproduce.recipes reproduce.tables
+    reproduce.report reproduce.runner reproduce.toy
+    reproduce.figures reproduce.sensitivity reproduce.tracking
     reproduce.commands
     reproduce
     cli

@@ -21,12 +21,13 @@ from ebreg.distributions import GaussianMixture
 from ebreg.errors import EbregError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.reproduce import report
-from ebreg.reproduce.cells import SETS, TABLE1, Run, runs_of, select
+from ebreg.reproduce.cells import Run
 from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.records import Records
 from ebreg.reproduce.runner import complete
-from ebreg.reproduce.runs import Job, train
+from ebreg.reproduce.tables import TABLE1
 from ebreg.reproduce.tasks import load, measure
+from ebreg.reproduce.toy import ToyJob, train
 from ebreg.reproduce.tracking import look
 from ebreg.training import fit
 
@@ -39,7 +40,7 @@ def values(record: dict) -> dict:
 
 class TestCells:
     def test_the_paper_s_table_is_there(self):
-        paper = select(["paper"])
+        paper = TABLE1.select(["paper"])
         assert len(paper) == 8
         published = {name: [cell.published[name] for cell in paper] for name in TASKS}
         assert published["gustafsson"] == [0.042, 0.036, 0.040, 0.042, 0.042, 0.038, 0.032, 0.035]
@@ -47,28 +48,31 @@ class TestCells:
         assert all(cell.n_runs == 20 and cell.recipe == "paper" for cell in paper)
 
     def test_names_and_sets(self):
-        assert select(["all"]) == list(TABLE1.values())
-        assert select(["modern", "nce-0.1", "modern"]) == [TABLE1["nce-0.1"], TABLE1["modern"]]
-        assert set(SETS["paper"]) | set(SETS["beyond"]) == set(TABLE1)
+        assert TABLE1.select(["all"]) == list(TABLE1.cells.values())
+        assert TABLE1.select(["modern", "nce-0.1", "modern"]) == [
+            TABLE1.cells["nce-0.1"],
+            TABLE1.cells["modern"],
+        ]
+        assert set(TABLE1.sets["paper"]) | set(TABLE1.sets["beyond"]) == set(TABLE1.cells)
         with pytest.raises(ValueError, match=r"a cell must be one of 'all'.*got 'mine'"):
-            select(["mine"])
+            TABLE1.select(["mine"])
 
     def test_a_run_is_found_by_its_name(self):
-        for run in runs_of(select(["all"]), list(TASKS), 1):
-            assert Run.of(run.key) == run
+        for run in TABLE1.runs(["all"], list(TASKS), 1):
+            assert TABLE1.run(run.key) == run
         for key in ("gustafsson.mine.00", "mine.ours-4.00", "brando.ours-4.x", "ours-4", ""):
-            assert Run.of(key) is None
+            assert TABLE1.run(key) is None
 
     def test_runs_are_even_and_as_many_as_asked_for(self):
-        cells = select(["ours-4", "mdn-4"])
-        runs = runs_of(cells, ["gustafsson", "brando"])
+        cells = ["ours-4", "mdn-4"]
+        runs = TABLE1.runs(cells, ["gustafsson", "brando"])
         assert len(runs) == len({run.key for run in runs}) == 2 * (20 + 5)
         assert [run.seed for run in runs] == sorted(run.seed for run in runs)
-        assert len(runs_of(cells, ["brando", "brando"], 3)) == 6
+        assert len(TABLE1.runs(cells, ["brando", "brando"], 3)) == 6
 
-    @pytest.mark.parametrize("name", TABLE1)
+    @pytest.mark.parametrize("name", TABLE1.cells)
     def test_every_cell_is_a_method_that_trains(self, name):
-        cell, task = TABLE1[name], gustafsson(n=8)
+        cell, task = TABLE1.cells[name], gustafsson(n=8)
         method = RECIPES[cell.recipe].method(cell, task)
         assert method.name == cell.method
         losses = method(task.x_train, task.y_train, method.points(8))
@@ -82,7 +86,7 @@ class TestCells:
         recipe = RECIPES["paper"]
         assert (recipe.n_draws, recipe.draws) == (1024, "independent")
         assert recipe.configs == {"gustafsson": PAPER, "brando": PAPER}
-        method = recipe.method(TABLE1["ours-4"], gustafsson())
+        method = recipe.method(TABLE1.cells["ours-4"], gustafsson())
         assert method.model.tail is None
         # 1-10-10, then 1-10-10, (20)-10, 10-10, 10-1; and three branches 10-10-4.
         sizes = {
@@ -92,7 +96,7 @@ class TestCells:
         }
         for part, size in sizes.items():
             assert sum(p.numel() for p in getattr(method.model, part).parameters()) == size
-        noise = recipe.method(TABLE1["nce-0.1"], gustafsson()).noise
+        noise = recipe.method(TABLE1.cells["nce-0.1"], gustafsson()).noise
         assert noise.sigmas == pytest.approx((0.1, 0.8))
 
 
@@ -187,16 +191,16 @@ class TestRecords:
 
 class TestJob:
     def test_a_run_depends_on_its_seed_alone(self, tmp_path: Path):
-        run = Run(TABLE1["modern"], "gustafsson", 3)
+        run = Run(TABLE1.cells["modern"], "gustafsson", 3)
         torch.manual_seed(0)
-        first = Job(tmp_path / "a", epochs=1)(run)
+        first = ToyJob(tmp_path / "a", epochs=1)(run)
         torch.manual_seed(1)
-        assert values(Job(tmp_path / "b", epochs=1)(run)) == values(first)
-        other = Job(tmp_path / "a", epochs=1)(replace(run, seed=4))
+        assert values(ToyJob(tmp_path / "b", epochs=1)(run)) == values(first)
+        other = ToyJob(tmp_path / "a", epochs=1)(replace(run, seed=4))
         assert other["on_grid"] != first["on_grid"]
 
     def test_what_was_recorded_is_not_done_again(self, tmp_path: Path):
-        run, job = Run(TABLE1["mdn-1"], "brando", 0), Job(tmp_path)
+        run, job = Run(TABLE1.cells["mdn-1"], "brando", 0), ToyJob(tmp_path)
         record = {"settings": job.settings(run), "on_grid": 7.0, "own": None, "seconds": 1, "cpu_seconds": 1}
         Records(tmp_path).write(run.key, record)
         assert job(run) == record
@@ -207,7 +211,7 @@ class TestJob:
         [{"settings": None}, {"settings": [1]}, {"own": "x"}, {"cpu_seconds": None}, {"on_grid": [1]}],
     )
     def test_a_damaged_record_is_refused(self, tmp_path: Path, damage: dict):
-        run, job = Run(TABLE1["mdn-1"], "brando", 0), Job(tmp_path)
+        run, job = Run(TABLE1.cells["mdn-1"], "brando", 0), ToyJob(tmp_path)
         record = {"settings": job.settings(run), "on_grid": 7.0, "own": 7.0, "seconds": 1, "cpu_seconds": 1}
         Records(tmp_path).write(run.key, record | damage)
         with pytest.raises(EbregError, match=r"the record brando\.mdn-1\.00 .* is damaged; delete it"):
@@ -217,9 +221,9 @@ class TestJob:
         def interrupted(*args, **settings):
             return fit(*args, **settings | {"after_epoch": lambda epoch: signal.raise_signal(signal.SIGINT)})
 
-        monkeypatch.setattr("ebreg.reproduce.runs.fit", interrupted)
+        monkeypatch.setattr("ebreg.reproduce.toy.fit", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            Job(tmp_path, epochs=5)(Run(TABLE1["mdn-1"], "gustafsson", 0))
+            ToyJob(tmp_path, epochs=5)(Run(TABLE1.cells["mdn-1"], "gustafsson", 0))
         assert list(tmp_path.iterdir()) == []
 
     def test_a_model_that_cannot_be_judged_is_a_failure(self, tmp_path: Path, monkeypatch):
@@ -228,20 +232,20 @@ class TestJob:
                 nn.init.constant_(parameter, math.nan)
             return measure(task, model)
 
-        monkeypatch.setattr("ebreg.reproduce.runs.measure", broken)
-        run = Run(TABLE1["mdn-1"], "gustafsson", 0)
-        assert "features are not finite" in Job(tmp_path, epochs=1)(run)["failure"]
+        monkeypatch.setattr("ebreg.reproduce.toy.measure", broken)
+        run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
+        assert "features are not finite" in ToyJob(tmp_path, epochs=1)(run)["failure"]
 
     def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("ebreg.reproduce.runs.measure", lambda task, model: {}["no such thing"])
-        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
+        monkeypatch.setattr("ebreg.reproduce.toy.measure", lambda task, model: {}["no such thing"])
+        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
         with pytest.raises(EbregError, match=r"the run gustafsson\.mdn-1\.00 cannot be done: KeyError"):
-            complete(runs, Job(tmp_path, epochs=1), progress=False)
+            complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
 
     def test_the_trained_networks_are_kept(self, tmp_path: Path):
         from safetensors.torch import load_file
 
-        run, job = Run(TABLE1["mdn-1"], "gustafsson", 0), Job(tmp_path, epochs=1)
+        run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
         record = job(run)
         task = gustafsson()
         model = RECIPES["paper"].method(run.cell, task).model
@@ -253,15 +257,15 @@ class TestJob:
         config = replace(PAPER, learning_rate=1e30, epochs=3)
         broken = replace(recipe, configs={"gustafsson": config})
         monkeypatch.setitem(RECIPES, "paper", broken)
-        run = Run(TABLE1["mdn-1"], "gustafsson", 0)
-        record = Job(tmp_path)(run)
+        run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
+        record = ToyJob(tmp_path)(run)
         assert "Lower learning_rate" in record["failure"]
-        (summary,) = report.summarize([run], [record])
-        assert (summary.runs, summary.failures, summary.median) == (1, 1, None)
+        (summary,) = report.summarize(TABLE1, [run], [record])
+        assert (summary.n_runs, summary.n_failures, summary.median("on_grid")) == (1, 1, None)
 
 
 @dataclass(frozen=True)
-class Fragile(Job):
+class Fragile(ToyJob):
     """Kills its own process at the first try of one run."""
 
     def __call__(self, run: Run) -> dict:
@@ -274,8 +278,8 @@ class Fragile(Job):
 
 class TestRunner:
     def test_a_second_call_does_only_what_is_missing(self, tmp_path: Path):
-        runs = runs_of(select(QUICK), ["gustafsson"], 2)
-        job = Job(tmp_path, epochs=1)
+        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
+        job = ToyJob(tmp_path, epochs=1)
         complete(runs[:3], job, progress=False)
         times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
         assert len(times) == 6
@@ -284,31 +288,31 @@ class TestRunner:
         assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in times.items())
 
     def test_a_worker_that_is_killed_costs_no_run(self, tmp_path: Path):
-        runs = runs_of(select(QUICK), ["gustafsson"], 2)
+        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
         job = Fragile(tmp_path / "records", epochs=1)
         complete(runs, job, n_jobs=2, progress=False)
         assert (tmp_path / "killed").exists()
-        alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
+        alone = [values(ToyJob(tmp_path / "alone", epochs=1)(run)) for run in runs]
         assert [values(job.recorded(run)) for run in runs] == alone
 
     def test_records_of_other_settings_are_refused(self, tmp_path: Path):
-        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
-        complete(runs, Job(tmp_path, epochs=1), progress=False)
+        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
+        complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
         with pytest.raises(
             EbregError, match="was made with epochs = 1, and now it is 75; give another folder"
         ):
-            complete(runs, Job(tmp_path), progress=False)
+            complete(runs, ToyJob(tmp_path), progress=False)
 
     def test_an_unknown_backend_and_no_jobs_are_refused(self, tmp_path: Path):
-        runs = runs_of(select(["mdn-1"]), ["gustafsson"], 1)
+        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
         with pytest.raises(ValueError, match="backend"):
-            complete(runs, Job(tmp_path, epochs=1), backend="mine", progress=False)
+            complete(runs, ToyJob(tmp_path, epochs=1), backend="mine", progress=False)
         with pytest.raises(ValueError, match="jobs must be at least 1"):
-            complete(runs, Job(tmp_path, epochs=1), n_jobs=0, progress=False)
+            complete(runs, ToyJob(tmp_path, epochs=1), n_jobs=0, progress=False)
 
 
 class TestReport:
-    runs = runs_of(select(["nce-0.1", "mdn-4"]), ["brando", "gustafsson"], 20)
+    runs = TABLE1.runs(["nce-0.1", "mdn-4"], ["brando", "gustafsson"], 20)
 
     def records(self) -> list[dict | None]:
         # The value of seed s is 20 - s; one run gave no number, one is not finished, one is infinite.
@@ -316,47 +320,57 @@ class TestReport:
         for run in self.runs:
             value = 20.0 - run.seed
             found.append({"on_grid": value, "own": value + 0.5, "seconds": 4.0, "cpu_seconds": 2.0})
-        found[self.runs.index(Run(TABLE1["nce-0.1"], "brando", 19))] = {"failure": "it broke"}
-        found[self.runs.index(Run(TABLE1["mdn-4"], "brando", 19))] = None
-        found[self.runs.index(Run(TABLE1["mdn-4"], "gustafsson", 19))]["own"] = None
+        found[self.runs.index(Run(TABLE1.cells["nce-0.1"], "brando", 19))] = {"failure": "it broke"}
+        found[self.runs.index(Run(TABLE1.cells["mdn-4"], "brando", 19))] = None
+        found[self.runs.index(Run(TABLE1.cells["mdn-4"], "gustafsson", 19))]["own"] = None
         return found
 
     def test_summaries(self):
-        summaries = report.summarize(self.runs, self.records())
-        assert [(s.dataset, s.cell) for s in summaries] == [
+        summaries = report.summarize(TABLE1, self.runs, self.records())
+        assert [(s.dataset, s.cell.name) for s in summaries] == [
             ("gustafsson", "nce-0.1"),
             ("gustafsson", "mdn-4"),
             ("brando", "nce-0.1"),
             ("brando", "mdn-4"),
         ]
         whole, infinite, failed, unfinished = summaries
-        assert (whole.paper, whole.best_5, whole.median) == (0.036, 3.0, 10.5)
-        assert (whole.best, whole.worst) == (1.0, 20.0)
-        assert (whole.own_median, whole.own_worst) == (11.0, 20.5)
+        assert (whole.paper, whole.best_5, whole.median("on_grid"), whole.worst("on_grid")) == (
+            0.036,
+            3.0,
+            10.5,
+            20.0,
+        )
+        assert (whole.median("own"), whole.worst("own")) == (11.0, 20.5)
         assert (whole.seconds, whole.cpu_seconds) == (4.0, 2.0)
-        assert (infinite.own_worst, infinite.failures) == (math.inf, 0)
-        assert (failed.runs, failed.failures, failed.best_5, failed.median) == (20, 1, 4.0, 11.0)
+        assert (infinite.worst("own"), infinite.n_failures) == (math.inf, 0)
+        assert (failed.n_runs, failed.n_failures, failed.best_5) == (20, 1, 4.0)
+        assert failed.median("on_grid") == 11.0
         # The best 5 of fewer are something else.
-        assert (unfinished.runs, unfinished.failures, unfinished.best_5) == (19, 0, None)
+        assert (unfinished.n_runs, unfinished.n_failures, unfinished.best_5) == (19, 0, None)
+
+    def test_other_data_than_the_paper_s_have_no_published_values(self):
+        summaries = report.summarize(TABLE1, self.runs, self.records(), published=False)
+        assert all(summary.paper is None for summary in summaries)
+        assert "paper, best" not in report.markdown(TABLE1, summaries, "ebreg reproduce table1")
 
     def test_tables(self):
         records = self.records()
-        summaries = report.summarize(self.runs, records)
-        text = report.markdown(summaries, "Table 1", "ebreg reproduce table1")
+        summaries = report.summarize(TABLE1, self.runs, records)
+        text = report.markdown(TABLE1, summaries, "ebreg reproduce table1")
         assert "| 1 of 20 |" in text
         assert "0.036" in text
-        lines = list(csv.DictReader(io.StringIO(report.runs_csv(self.runs, records))))
+        lines = list(csv.DictReader(io.StringIO(report.runs_csv(TABLE1, self.runs, records))))
         assert len(lines) == 2 * 2 * 20 - 1
         assert [line["failure"] for line in lines].count("it broke") == 1
         lines = list(csv.DictReader(io.StringIO(report.summaries_csv(summaries))))
-        assert [float(line["median"]) for line in lines] == [10.5, 10.5, 11.0, 11.0]
+        assert [float(line["on_grid_median"]) for line in lines] == [10.5, 10.5, 11.0, 11.0]
 
 
 def test_the_proposal_is_followed_after_every_epoch():
     task = gustafsson(n=200)
     moments = []
     config = replace(PAPER, epochs=3)
-    train(TABLE1["ours-4"], task, config, lambda model, epoch: moments.append(look(task, model, epoch)))
+    train(TABLE1.cells["ours-4"], task, config, lambda model, epoch: moments.append(look(task, model, epoch)))
     assert [moment.epoch for moment in moments] == [1, 2, 3]
     for moment in moments:
         assert 0 < moment.ess <= 1
@@ -417,11 +431,11 @@ def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        runs = runs_of(select(QUICK), ["gustafsson"], 2)
+        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
         job = Fragile(tmp_path / "records", epochs=1)
         complete(runs, job, n_jobs=2, backend="ray", progress=False)
     finally:
         ray.shutdown()
     assert (tmp_path / "killed").exists()
-    alone = [values(Job(tmp_path / "alone", epochs=1)(run)) for run in runs]
+    alone = [values(ToyJob(tmp_path / "alone", epochs=1)(run)) for run in runs]
     assert [values(job.recorded(run)) for run in runs] == alone

@@ -70,7 +70,7 @@ SCORES = {
     "cell_nll": lambda p, y: metrics.cell_nll(p, y, 0.1),
     "pit": metrics.pit,
 }
-ONE_TARGET_ONLY = ("crps", "cell_nll", "pit")
+ONE_TARGET_ONLY = ("crps", "pit")
 SHARES = {
     "coverage": metrics.coverage,
     "calibration_error": metrics.calibration_error,
@@ -361,6 +361,18 @@ class TestCellNLL:
         assert metrics.nll(spikes, y).mean() < -15
         assert metrics.cell_nll(spikes, y, 0.1).abs().max() < 1e-12
         assert not metrics.cell_nll(spikes, y, 0.1).signbit().any()
+
+    @pytest.mark.parametrize("D", [2, 3])
+    def test_several_targets_in_closed_form(self, D):
+        # Of independent targets the probabilities multiply.
+        y, r = normal(20, D, seed=4), torch.tensor([0.5, 1.5, 0.8])[:D].double()
+        p = GaussianMixture(torch.zeros(20, 1), torch.zeros(20, 1, D), torch.ones(20, 1, D).double())
+        one = mixture([1.0], [0.0], [1.0], 20)
+        expected = sum(metrics.cell_nll(one, y[:, i], r[i].item()) for i in range(D))
+        torch.testing.assert_close(metrics.cell_nll(p, y, r), expected, rtol=1e-6, atol=1e-6)
+        if D == 2:
+            with pytest.raises(ValueError, match="one number, or one for each of 2 targets"):
+                metrics.cell_nll(p, y, [1.0, 1.0, 1.0])
 
     def test_no_density_no_mass(self):
         class Nothing(GaussianMixture):

@@ -10,11 +10,12 @@ from ebreg.config import PAPER
 from ebreg.datasets import TASKS, ToyTask
 from ebreg.models import EnergyModel
 from ebreg.reproduce import figures, report, sensitivity, tracking
-from ebreg.reproduce.cells import SETS, TABLE1, Run, runs_of, select
+from ebreg.reproduce.jobs import Job, one_thread
 from ebreg.reproduce.records import Records
 from ebreg.reproduce.runner import BACKENDS, complete
-from ebreg.reproduce.runs import Job, one_thread
+from ebreg.reproduce.tables import TABLE1, Table
 from ebreg.reproduce.tasks import POINTS, load
+from ebreg.reproduce.toy import ToyJob
 from ebreg.reproduce.tracking import Moment
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
         nargs="+",
         default=["all"],
         metavar="NAME",
-        help=f"cells or sets of cells: {', '.join([*SETS, *TABLE1])}",
+        help=f"cells or sets of cells: {', '.join([*TABLE1.sets, *TABLE1.cells])}",
     )
     table1.add_argument("--runs", type=int, help="runs a cell (20 for the paper's and modern, 5 for others)")
     table1.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
@@ -51,28 +52,37 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 def run_table1(options: argparse.Namespace) -> None:
     """Train what is asked for and missing, then report all that the folder holds."""
-    runs = runs_of(select(options.cells), options.datasets, options.runs)
-    folder = options.out / "table1"
-    job = Job((folder / "records").absolute(), options.points and options.points.absolute(), options.epochs)
+    runs = TABLE1.runs(options.cells, options.datasets, options.runs)
+    folder = options.out / TABLE1.name
+    job = ToyJob(
+        (folder / "records").absolute(), options.points and options.points.absolute(), options.epochs
+    )
     for name in options.datasets:
         load(name, options.points)  # what can fail fails before the trainings
     if not options.report_only:
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
-    found = [run for run in map(Run.of, Records(job.records).keys()) if run is not None]
-    found.sort(key=lambda run: list(TABLE1).index(run.cell.name))
+    summaries = _report(TABLE1, job, folder, _command(options), _notes(options))
+    if plots.available() and any(summary.paper is not None for summary in summaries):
+        _save(sensitivity.draw(summaries), folder / "sensitivity.png")
+
+
+def _report(
+    table: Table, job: Job, folder: Path, command: str, notes: list[str], published: bool = True
+) -> list[report.Summary]:
+    # Of all that the folder holds, whatever was asked for now.
+    found = [run for run in map(table.run, Records(job.records).keys()) if run is not None]
     records = [job.recorded(run) for run in found]
-    summaries = report.summarize(found, records)
+    summaries = report.summarize(table, found, records, published)
     if not summaries:
         raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
     files = {
-        "table1.md": report.markdown(summaries, "Table 1", _command(options), _notes(options)),
-        "table1.csv": report.summaries_csv(summaries),
-        "runs.csv": report.runs_csv(found, records),
+        f"{table.name}.md": report.markdown(table, summaries, command, notes),
+        f"{table.name}.csv": report.summaries_csv(summaries),
+        "runs.csv": report.runs_csv(table, found, records),
     }
     report.write(folder, files)
-    print(files["table1.md"])
-    if plots.available() and any(summary.paper is not None for summary in summaries):
-        _save(sensitivity.draw(summaries), folder / "sensitivity.png")
+    print(files[f"{table.name}.md"])
+    return summaries
 
 
 def run_figures(options: argparse.Namespace) -> None:
@@ -120,7 +130,7 @@ def _notes(options: argparse.Namespace) -> list[str]:
         f"The first set has {points}; the second repeats its authors' points exactly.",
         "",
         "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
-        "* *median*, *worst*: of all runs that gave a number; *failed*: those that did not.",
-        "* Densities are normalised on the paper's grids; *own*: by the library's predictive distribution.",
+        "* *median (worst)*: of all runs that gave a number; *failed*: those that did not.",
+        "* *own*: the density is normalised by the library's predictive distribution, not on a grid.",
         "* *CPU seconds*: median processor time of a training, one thread.",
     ]

@@ -11,8 +11,8 @@ from ebreg import importance, plots, proposals, uniforms
 from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
 from ebreg.models import EnergyModel
-from ebreg.reproduce.cells import TABLE1
-from ebreg.reproduce.runs import train
+from ebreg.reproduce.tables import TABLE1
+from ebreg.reproduce.toy import train
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,10 +96,10 @@ def draw_all(
         if epoch in epochs:
             growing[f"{epoch} epochs\ny"] = {"Ground truth": view.truth, **view.of_model(model)}
 
-    model = train(TABLE1["ours-4"], task, config, look, progress)
+    model = train(TABLE1.cells["ours-4"], task, config, look, progress)
     yield "figure2", plots.side_by_side({"Ground truth": view.truth, **view.of_model(model)})[0]
     yield "figureS3", plots.panel_grid(growing, height=2.2)[0]
-    narrow = train(TABLE1["ours-1"], task, config, progress=progress)
+    narrow = train(TABLE1.cells["ours-1"], task, config, progress=progress)
     yield "figureS4", plots.side_by_side(_resampled(view, narrow, config.seed))[0]
 
 

@@ -12,8 +12,6 @@ from ebreg.networks import NETWORKS, Parts
 from ebreg.reproduce.cells import Cell
 from ebreg.units import Units
 
-_RATIO = 8  # of sigma2 to sigma1
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -47,13 +45,9 @@ class Recipe:
             return MixtureTeacher(
                 MixtureModel.of(parts, units), teacher.energy, teacher.backbone, tail=tail, **sampling
             )
-        if cell.sigma is not None:  # noise around the target, drawn as in the paper
-            sampling = {"n_draws": self.n_draws, "sigmas": self.sigmas(cell)}
+        if cell.sigmas is not None:  # noise around the target, drawn as in the paper
+            sampling = {"n_draws": self.n_draws, "sigmas": cell.sigmas}
         return METHODS[cell.method](EnergyModel.of(parts, units), **sampling)
-
-    def sigmas(self, cell: Cell) -> tuple[float, float] | None:
-        """Of the hand-set noise, for the cells that have it."""
-        return None if cell.sigma is None else (cell.sigma, _RATIO * cell.sigma)
 
     def _parts(self, cell: Cell) -> Parts:
         return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)

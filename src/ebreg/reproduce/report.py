@@ -4,144 +4,142 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ebreg.reproduce.cells import Cell, Run
-from ebreg.reproduce.tasks import METRICS
+from ebreg.reproduce.tables import Measure, Table
 
 _N_BEST, _N_RUNS = 5, 20  # the paper reports the mean of the best 5 of 20
-_DIGITS = {"gustafsson": 4, "brando": 3}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All finished runs of a cell on a data set; values are KL divergences or NLLs, lower is better.
+    """All finished runs of a cell on a data set; for every measure lower is better.
 
     Attributes:
         dataset: Name of the data set.
-        cell: Name of the cell.
-        group: The cell's group.
-        label: What sets it apart there.
+        cell: The setting.
         paper: The published value: the mean of the best 5 of 20 runs on the test set.
-        best_5: The same of ours, on the paper's grid; None for fewer than 20 runs.
-        median: Of all runs that gave a number, on the paper's grid.
-        best: The best of them.
-        worst: The worst of them.
-        own_median: Median by the library's predictive distribution, which knows no grid.
-        own_worst: Worst by it.
-        runs: How many were finished.
-        failures: How many of these gave no number.
+        values: Of all runs that gave a number by the paper's measure, by measure, rising.
+        n_runs: How many were finished.
         seconds: Median wall time of a training.
         cpu_seconds: Median processor time of a training.
-        setting: What is varied in the cell's group: sigma1 or K.
-        values: Of all runs that gave a number, on the paper's grid, rising.
     """
 
     dataset: str
-    cell: str
-    group: str
-    label: str
+    cell: Cell
     paper: float | None
-    best_5: float | None
-    median: float | None
-    best: float | None
-    worst: float | None
-    own_median: float | None
-    own_worst: float | None
-    runs: int
-    failures: int
+    values: dict[str, tuple[float, ...]]
+    n_runs: int
     seconds: float | None
     cpu_seconds: float | None
-    setting: float
-    values: tuple[float, ...]
+
+    @property
+    def best_5(self) -> float | None:
+        """What the paper reports, of ours; None for fewer than 20 runs."""
+        return _of(statistics.mean, self.first[:_N_BEST] if self.n_runs >= _N_RUNS else ())
+
+    @property
+    def first(self) -> tuple[float, ...]:
+        """Of all runs, by the paper's measure."""
+        return next(iter(self.values.values()))
+
+    @property
+    def n_failures(self) -> int:
+        """How many runs gave no number."""
+        return self.n_runs - len(self.first)
+
+    def median(self, measure: str) -> float | None:
+        """Of all runs that gave a number."""
+        return _of(statistics.median, self.values[measure])
+
+    def worst(self, measure: str) -> float | None:
+        """The same."""
+        return _of(max, self.values[measure])
 
 
-def summarize(runs: Sequence[Run], records: Sequence[dict[str, Any] | None]) -> list[Summary]:
-    """Summaries by data set and cell, in the order of the runs; a run that is not finished has no record."""
+def summarize(
+    table: Table, runs: Sequence[Run], records: Sequence[dict[str, Any] | None], published: bool = True
+) -> list[Summary]:
+    """Summaries by data set and cell, in the order of the table.
+
+    Args:
+        table: The table.
+        runs: Some of its runs.
+        records: Theirs; None for a run that is not finished.
+        published: Whether the data are those of the paper, whose values then stand beside.
+    """
     finished: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    cells: dict[str, Cell] = {}
     for run, record in zip(runs, records, strict=True):
-        cells[run.cell.name] = run.cell
         if record is not None:
             finished.setdefault((run.dataset, run.cell.name), []).append(record)
     return [
-        _summary(dataset, cell, finished[dataset, name])
-        for dataset in METRICS
-        for name, cell in cells.items()
-        if (dataset, name) in finished
+        _summary(table, dataset, cell, finished[dataset, cell.name], published)
+        for dataset in table.datasets
+        for cell in table.cells.values()
+        if (dataset, cell.name) in finished
     ]
 
 
-def _summary(dataset: str, cell: Cell, records: list[dict[str, Any]]) -> Summary:
-    good = [record for record in records if record.get("on_grid") is not None]
-    values = sorted(record["on_grid"] for record in good)
-    # What is not finite has no number in a record; by that measure it is the worst there is.
-    own = [math.inf if record["own"] is None else record["own"] for record in good]
+def _summary(
+    table: Table, dataset: str, cell: Cell, records: list[dict[str, Any]], published: bool
+) -> Summary:
+    good = [record for record in records if record.get(table.measures[0].name) is not None]
     return Summary(
         dataset=dataset,
-        cell=cell.name,
-        group=cell.group,
-        label=cell.label,
-        paper=cell.published.get(dataset),
-        best_5=_of(statistics.mean, values[:_N_BEST] if len(records) >= _N_RUNS else []),
-        median=_of(statistics.median, values),
-        best=_of(min, values),
-        worst=_of(max, values),
-        own_median=_of(statistics.median, own),
-        own_worst=_of(max, own),
-        runs=len(records),
-        failures=len(records) - len(good),
+        cell=cell,
+        paper=cell.published.get(dataset) if published else None,
+        values={measure.name: _rising(measure.name, good) for measure in table.measures},
+        n_runs=len(records),
         seconds=_of(statistics.median, [record["seconds"] for record in good]),
         cpu_seconds=_of(statistics.median, [record["cpu_seconds"] for record in good]),
-        setting=cell.n_components if cell.sigma is None else cell.sigma,
-        values=tuple(values),
     )
 
 
-def _of(statistic: Any, values: list[float]) -> float | None:
+def _rising(measure: str, records: list[dict[str, Any]]) -> tuple[float, ...]:
+    # What is not finite has no number in a record, and is the worst there is; some measures do not apply.
+    values = [record[measure] for record in records if measure in record]
+    return tuple(sorted(math.inf if value is None else value for value in values))
+
+
+def _of(statistic: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
     return statistic(values) if values else None
 
 
-def markdown(summaries: Sequence[Summary], title: str, command: str, notes: Sequence[str] = ()) -> str:
+def markdown(table: Table, summaries: Sequence[Summary], command: str, notes: Sequence[str] = ()) -> str:
     """The report as people read it: a table for each data set.
 
     Args:
-        summaries: Of the cells.
-        title: Heading.
+        table: The table.
+        summaries: Of its cells.
         command: What made it.
         notes: Sentences below the heading.
     """
-    lines = [f"# {title}", "", f"Made by `{command}`.", "", *notes]
+    lines = [f"# {table.title}", "", f"Made by `{command}`.", "", *notes]
     for dataset in dict.fromkeys(summary.dataset for summary in summaries):
-        lines += ["", f"## {dataset}: {_MEANING[dataset]}", ""]
-        lines += _table([summary for summary in summaries if summary.dataset == dataset])
+        lines += ["", f"## {dataset}: {table.datasets[dataset]}", ""]
+        lines += _lines(table, [summary for summary in summaries if summary.dataset == dataset])
     return "\n".join([*lines, ""])
 
 
-_MEANING = {
-    "gustafsson": "KL divergence from the truth to the model",
-    "brando": "NLL of the test points (the truth itself has 1.239)",
-}
-_COLUMNS = (
-    "method",
-    "setting",
-    "paper, best 5 of 20",
-    "best 5 of 20",
-    "median",
-    "worst",
-    "median, own",
-    "worst, own",
-    "failed",
-    "CPU seconds",
-)
-
-
-def _table(summaries: Sequence[Summary]) -> list[str]:
-    rows = [_COLUMNS, *map(_row, summaries)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+def _lines(table: Table, summaries: Sequence[Summary]) -> list[str]:
+    measures = [m for m in table.measures if any(summary.values[m.name] for summary in summaries)]
+    header = (
+        "method",
+        "setting",
+        "paper, best 5 of 20",
+        "best 5 of 20",
+        *(f"{measure.title}: median (worst)" for measure in measures),
+        "failed",
+        "CPU seconds",
+    )
+    rows = [header, *(_row(summary, measures) for summary in summaries)]
+    # The columns of the paper's way of counting are for tables that have them.
+    rows = list(zip(*(column for column in zip(*rows, strict=True) if any(column[1:])), strict=True))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows
     ]
@@ -149,30 +147,52 @@ def _table(summaries: Sequence[Summary]) -> list[str]:
     return [lines[0], rule, *lines[1:]]
 
 
-def _row(s: Summary) -> tuple[str, ...]:
-    def number(value: float | None) -> str:
-        return "" if value is None else f"{value:.{_DIGITS[s.dataset]}f}"
+def _row(summary: Summary, measures: Sequence[Measure]) -> tuple[str, ...]:
+    def spread(measure: Measure) -> str:
+        median, worst = summary.median(measure.name), summary.worst(measure.name)
+        return "" if median is None else f"{median:.{measure.digits}f} ({worst:.{measure.digits}f})"
 
-    values = (s.best_5, s.median, s.worst, s.own_median, s.own_worst)
+    best_5 = summary.best_5
     return (
-        s.group,
-        s.label,
-        "" if s.paper is None else f"{s.paper:g}",
-        *map(number, values),
-        f"{s.failures} of {s.runs}",
-        "" if s.cpu_seconds is None else f"{s.cpu_seconds:.0f}",
+        summary.cell.group,
+        summary.cell.label,
+        "" if summary.paper is None else f"{summary.paper:g}",
+        "" if best_5 is None else f"{best_5:.{measures[0].digits}f}",
+        *map(spread, measures),
+        f"{summary.n_failures} of {summary.n_runs}",
+        "" if summary.cpu_seconds is None else f"{summary.cpu_seconds:.0f}",
     )
 
 
 def summaries_csv(summaries: Sequence[Summary]) -> str:
     """The summaries as a table for programs."""
-    names = [f.name for f in fields(Summary) if f.name not in ("setting", "values")]
-    return _csv(names, [[getattr(summary, name) for name in names] for summary in summaries])
+    return rows_csv([_facts(summary) for summary in summaries])
 
 
-def runs_csv(runs: Sequence[Run], records: Sequence[dict[str, Any] | None]) -> str:
+def _facts(summary: Summary) -> dict[str, Any]:
+    spreads = {
+        f"{name}_{part}": of(name)
+        for name in summary.values
+        for part, of in (("median", summary.median), ("worst", summary.worst))
+    }
+    return {
+        "dataset": summary.dataset,
+        "cell": summary.cell.name,
+        "group": summary.cell.group,
+        "setting": summary.cell.label,
+        "paper": summary.paper,
+        "best_5": summary.best_5,
+        **spreads,
+        "runs": summary.n_runs,
+        "failures": summary.n_failures,
+        "seconds": summary.seconds,
+        "cpu_seconds": summary.cpu_seconds,
+    }
+
+
+def runs_csv(table: Table, runs: Sequence[Run], records: Sequence[dict[str, Any] | None]) -> str:
     """All finished runs, one a line."""
-    names = ("on_grid", "own", "seconds", "cpu_seconds", "failure")
+    names = [*(measure.name for measure in table.measures), "seconds", "cpu_seconds", "failure"]
     finished = [(run, record) for run, record in zip(runs, records, strict=True) if record is not None]
     finished.sort(key=lambda pair: pair[0].key)
     return _csv(

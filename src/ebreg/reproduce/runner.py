@@ -11,8 +11,8 @@ from ebreg import checks
 from ebreg.errors import EbregError
 from ebreg.memory import keep_pages
 from ebreg.reproduce.cells import Run
+from ebreg.reproduce.jobs import Job
 from ebreg.reproduce.records import Records
-from ebreg.reproduce.runs import Job
 
 # A worker may die, and the runs it had go to others; a table that makes no progress at all is given up.
 _MOST_LOST_ROUNDS = 3

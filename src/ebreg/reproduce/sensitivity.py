@@ -30,7 +30,7 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
     for line, dataset in zip(axes, datasets, strict=True):
         line[0].set_ylabel(f"{METRICS[dataset]}, {dataset}")
         for ax, (group, title, setting) in zip(line, _COLUMNS, strict=True):
-            _draw_group(ax, [s for s in summaries if (s.dataset, s.group) == (dataset, group)])
+            _draw_group(ax, [s for s in summaries if (s.dataset, s.cell.group) == (dataset, group)])
             ax.set_xlabel(setting)
             if dataset == datasets[0]:
                 ax.set_title(title)
@@ -40,17 +40,18 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
 
 
 def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
-    at = [s.setting for s in summaries]
-    x, y = [s.setting for s in summaries for _ in s.values], [value for s in summaries for value in s.values]
+    at = [s.cell.setting for s in summaries]
+    x = [s.cell.setting for s in summaries for _ in s.first]
+    y = [value for s in summaries for value in s.first]
     ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
+    measure = next((name for s in summaries for name in s.values), "")
     lines = (
-        ("the paper's", "paper", "s--", canvas.GREY),
-        ("mean of the best 5 of 20", "best_5", "o-", canvas.ACCENT),
-        ("median", "median", "-", canvas.INK),
+        ("the paper's", [s.paper for s in summaries], "s--", canvas.GREY),
+        ("mean of the best 5 of 20", [s.best_5 for s in summaries], "o-", canvas.ACCENT),
+        ("median", [s.median(measure) for s in summaries], "-", canvas.INK),
     )
-    for label, name, style, color in lines:
-        values = [_number(getattr(s, name)) for s in summaries]
-        ax.plot(at, values, style, color=color, markersize=5, label=label)
+    for label, values, style, color in lines:
+        ax.plot(at, [*map(_number, values)], style, color=color, markersize=5, label=label)
     ax.set_xscale("log")
     ax.set_xticks(at, [f"{value:g}" for value in at])
     ax.minorticks_off()
@@ -63,7 +64,7 @@ def _number(value: float | None) -> float:
 def _seen(summaries: Sequence[Summary]) -> tuple[float, float]:
     # A few runs that went astray would squeeze the rest to the floor.
     groups = [group for group, _, _ in _COLUMNS]
-    values = sorted(value for s in summaries if s.group in groups for value in s.values)
+    values = sorted(value for s in summaries if s.cell.group in groups for value in s.first)
     values = values[: 1 + int(0.97 * len(values))]
     values += [s.paper for s in summaries if s.paper is not None]
     low, high = min(values, default=0.0), max(values, default=1.0)

@@ -1,0 +1,129 @@
+"""Jobs: a run from beginning to end, and its record."""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebreg import checkpoints
+from ebreg._version import __version__
+from ebreg.config import TrainingConfig
+from ebreg.errors import EbregError
+from ebreg.models import Model
+from ebreg.reproduce.cells import Run
+from ebreg.reproduce.records import Records
+
+
+@dataclass(frozen=True)
+class Job(ABC):
+    """Does runs and keeps their records; it travels to other processes and machines.
+
+    Attributes:
+        records: Folder of the records.
+    """
+
+    records: Path
+
+    @abstractmethod
+    def settings(self, run: Run) -> dict[str, Any]:
+        """All that the outcome of a run depends on, as JSON holds it."""
+
+    @abstractmethod
+    def train(self, run: Run) -> Model:
+        """Train; what cannot be trained raises an EbregError."""
+
+    @abstractmethod
+    def measure(self, run: Run, model: Model) -> dict[str, float]:
+        """Judge a trained model."""
+
+    def __call__(self, run: Run) -> dict[str, Any]:
+        """Do a run, or find its record; the record is written here and returned."""
+        records = Records(self.records)
+        record = self.recorded(run)
+        if record is not None:
+            return record
+        try:
+            with one_thread():
+                record, model = self._do(run)
+        except Exception as error:
+            raise EbregError(f"the run {run.key} cannot be done: {type(error).__name__}: {error}") from error
+        # Of two commands in one folder the first to finish a run keeps both files.
+        if records.write(run.key, record) and model is not None:
+            checkpoints.write(self.weights(run), model.state_dict(), {"settings": record["settings"]})
+        return record
+
+    def recorded(self, run: Run) -> dict[str, Any] | None:
+        """The record of a run, if there is one.
+
+        Raises:
+            EbregError: If it is damaged, or was made with other settings than the run has now.
+        """
+        record = Records(self.records).read(run.key)
+        if record is None:
+            return None
+        there = record.get("settings")
+        if not isinstance(there, dict) or not _is_whole(record):
+            raise EbregError(
+                f"the record {run.key} in {self.records} is damaged; delete it to do its run again"
+            )
+        # A setting that a record does not name came later, and what it did then is its default.
+        there = asdict(TrainingConfig()) | there
+        for name, value in self.settings(run).items():
+            if there.get(name) != value:
+                raise EbregError(
+                    f"the record {run.key} in {self.records} was made with {name} = {there.get(name)!r}, "
+                    f"and now it is {value!r}; give another folder, or delete that record to do its run again"
+                )
+        return record
+
+    def weights(self, run: Run) -> Path:
+        """Where the trained networks of a run are: they can be judged anew without training."""
+        return self.records / f"{run.key}.safetensors"
+
+    def _do(self, run: Run) -> tuple[dict[str, Any], Model | None]:
+        # The record, and the model, of which a training that failed has none.
+        versions = {"ebreg": __version__, "torch": str(torch.__version__)}
+        record: dict[str, Any] = {"settings": self.settings(run), "versions": versions}
+        wall, cpu = time.perf_counter(), time.process_time()
+        try:
+            model = self.train(run)
+        except EbregError as error:
+            return record | {"failure": str(error)}, None
+        record["seconds"] = round(time.perf_counter() - wall, 2)
+        record["cpu_seconds"] = round(time.process_time() - cpu, 2)
+        try:
+            measured = self.measure(run, model)
+        except (EbregError, ValueError) as error:  # its weights are not finite
+            return record | {"failure": str(error)}, model
+        return record | {name: _plain(value) for name, value in measured.items()}, model
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON knows neither NaN nor infinity
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    if "failure" in record:
+        return True
+    times = [record.get(name) for name in ("seconds", "cpu_seconds")]
+    numbers = [value for name, value in record.items() if name not in ("settings", "versions")]
+    return all(isinstance(v, float | int) for v in times) and all(
+        isinstance(v, float | int | None) for v in numbers
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Runs side by side would fight over threads, and small networks gain nothing from more than one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

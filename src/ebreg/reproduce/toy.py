@@ -1,0 +1,96 @@
+"""The runs of Table 1: a cell on one of the two 1-D sets."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebreg.config import TrainingConfig
+from ebreg.datasets import ToyTask
+from ebreg.models import Model
+from ebreg.randomness import seeded
+from ebreg.reproduce.cells import Cell, Run
+from ebreg.reproduce.jobs import Job
+from ebreg.reproduce.recipes import RECIPES
+from ebreg.reproduce.tasks import load, measure
+from ebreg.training import fit
+
+
+@dataclass(frozen=True)
+class ToyJob(Job):
+    """Does the runs of Table 1.
+
+    Attributes:
+        points: Folder with the authors' points of the first set; None: points of the same law.
+        epochs: In place of a recipe's own, for a quick look.
+    """
+
+    points: Path | None = None
+    epochs: int | None = None
+
+    def settings(self, run: Run) -> dict[str, Any]:
+        """See :meth:`Job.settings`."""
+        cell, recipe = run.cell, RECIPES[run.cell.recipe]
+        return {
+            "dataset": run.dataset,
+            "points": _fingerprint(load(run.dataset, self.points)),
+            "cell": cell.name,
+            "method": cell.method,
+            "recipe": cell.recipe,
+            "n_components": cell.n_components,
+            "sigmas": None if cell.sigmas is None else list(cell.sigmas),  # as JSON gives it back
+            "units": recipe.units,
+            "network": recipe.network,
+            "network_settings": dict(recipe.network_settings),
+            "n_draws": recipe.n_draws,
+            "draws": recipe.draws,
+            **asdict(self._config(run)),
+        }
+
+    def train(self, run: Run) -> Model:
+        """See :meth:`Job.train`."""
+        return train(run.cell, load(run.dataset, self.points), self._config(run))
+
+    def measure(self, run: Run, model: Model) -> dict[str, float]:
+        """See :meth:`Job.measure`."""
+        return asdict(measure(load(run.dataset, self.points), model))
+
+    def _config(self, run: Run) -> TrainingConfig:
+        config = replace(RECIPES[run.cell.recipe].configs[run.dataset], seed=run.seed)
+        return config if self.epochs is None else replace(config, epochs=self.epochs)
+
+
+def train(
+    cell: Cell,
+    task: ToyTask,
+    config: TrainingConfig,
+    look: Callable[[Any, int], None] | None = None,
+    progress: bool = False,
+) -> Any:
+    """Train a cell on a data set; returns the model.
+
+    Args:
+        cell: The setting.
+        task: The data set.
+        config: Of the training; its seed is that of the weights too.
+        look: Called after each epoch with the model and the number of epochs finished.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        KeyboardInterrupt: After Ctrl-C: half a training is none.
+    """
+    with seeded(config.seed):
+        method = RECIPES[cell.recipe].method(cell, task)
+    after_epoch = None if look is None else lambda epoch: look(method.model, epoch)
+    data = (task.x_train, task.y_train)
+    if fit(method, data, config=config, progress=progress, after_epoch=after_epoch).interrupted:
+        raise KeyboardInterrupt
+    return method.model
+
+
+def _fingerprint(task: ToyTask) -> str:
+    points = torch.cat([task.x_train, task.y_train], dim=1).numpy()
+    return hashlib.sha256(points.tobytes()).hexdigest()[:12]
