@@ -1,0 +1,128 @@
+"""How methods are trained on images: the backbone, the units, the draws, and the schedule."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from ebreg import checks, networks
+from ebreg.backbones import BACKBONES
+from ebreg.batches import Augmented, Data
+from ebreg.config import PAPER, TrainingConfig
+from ebreg.datasets.images import ImageTask
+from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.networks import Parts
+from ebreg.reproduce.cells import Cell
+from ebreg.units import Units
+
+RANDOM = "random"
+UNITS = ("raw", "standard")
+
+
+@dataclass(frozen=True)
+class ImageRecipe:
+    """Settings of a training on images, beside those of a cell.
+
+    Attributes:
+        config: Settings of the loop, up to the seed.
+        backbone: A name in ``ebreg.backbones.BACKBONES``.
+        weights: Path of its checkpoint; "random" to learn it from nothing; None: those that come with it.
+        units: Whether targets are learned as they are, "raw", or "standard".
+        n_draws: M.
+        draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
+        augments: Whether training images are changed at random, for the tasks that know how.
+    """
+
+    config: TrainingConfig
+    backbone: str = "resnet18"
+    weights: str | None = None
+    units: str = "standard"
+    n_draws: int = 128
+    draws: str = "stratified"
+    augments: bool = True
+
+    def __post_init__(self) -> None:
+        checks.one_of("the backbone", self.backbone, BACKBONES)
+        checks.one_of("units", self.units, UNITS)
+        checks.flag("augments", self.augments)
+        if self.weights == RANDOM and self.config.frozen_epochs:
+            raise ValueError(
+                f"{self.config.frozen_epochs} epochs with a frozen backbone of random weights would learn from "
+                "nothing; set frozen_epochs to 0, or give weights"
+            )
+
+    def for_task(self, task: ImageTask) -> "ImageRecipe":
+        """With what a task needs beside: several targets begin with the mixture alone."""
+        if max(task.n_targets) == 1:
+            return self
+        return replace(self, config=replace(self.config, mixture_epochs=1))
+
+    def data(self, train: Any, task: ImageTask) -> Data:
+        """What is trained on."""
+        if self.augments and task.augmentation is not None:
+            return Augmented(train, task.augmentation)
+        return train
+
+    def keeps_backbone(self, task: ImageTask) -> bool:
+        """Whether features are the same from the first epoch to the last."""
+        frozen = self.config.frozen_epochs >= self.config.epochs and self.config.frozen_norm == "evaluation"
+        return frozen and not (self.augments and task.augmentation is not None)
+
+    def build_backbone(self) -> nn.Module:
+        """The backbone with its weights; random ones only where they are asked for."""
+        known = BACKBONES[self.backbone]
+        return known.build() if self.weights == RANDOM else known.build_trained(self.weights)
+
+    def method(self, cell: Cell, y: Tensor, on_features: bool = False) -> Method:
+        """A new method for a cell, with weights from torch's random state.
+
+        Args:
+            cell: The setting.
+            y: Targets of the training images, shape (n, D).
+            on_features: Whether the inputs are the backbone's features rather than images.
+        """
+        parts = self._parts(cell, y.shape[1], on_features)
+        x_units = None if on_features else BACKBONES[self.backbone].units()
+        units: dict[str, Any] = {"x_units": x_units}
+        tail: dict[str, Any] = {}
+        if self.units == "standard":
+            learned = Units.of(None, y)
+            units |= {"y_units": learned.y}
+            tail = {"tail": learned.tail}
+        sampling: dict[str, Any] = {"n_draws": self.n_draws, "draws": self.draws}
+        if cell.method == MixtureNLL.name:
+            return MixtureNLL(MixtureModel(parts.backbone, parts.mixture, **units))
+        if cell.method == MixtureTeacher.name:
+            student = MixtureModel(parts.backbone, parts.mixture, **units)
+            own = None if cell.shares_backbone else self._backbone(on_features)
+            return MixtureTeacher(student, parts.energy, own, **tail, **sampling)
+        if cell.sigmas is not None:  # noise around the target, drawn as in the paper
+            sampling = {"n_draws": self.n_draws, "sigmas": cell.sigmas}
+        model = EnergyModel(parts.backbone, parts.energy, parts.mixture, **units, **tail)
+        return METHODS[cell.method](model, **sampling)
+
+    def _parts(self, cell: Cell, n_targets: int, on_features: bool) -> Parts:
+        heads = networks.image_heads(n_targets, cell.n_components, BACKBONES[self.backbone].n_features)
+        return replace(heads, backbone=self._backbone(on_features))
+
+    def _backbone(self, on_features: bool) -> nn.Module:
+        return nn.Identity() if on_features else self.build_backbone()
+
+
+IMAGE_RECIPES: dict[str, ImageRecipe] = {
+    # The authors': the backbone rests for 20 epochs with batch-norm in training mode, which the paper does
+    # not say; targets in their own units, 1,024 independent draws.
+    "paper": ImageRecipe(
+        replace(PAPER, frozen_epochs=20, frozen_norm="training"),
+        units="raw",
+        n_draws=1024,
+        draws="independent",
+    ),
+    # A trained backbone that never learns, its features computed once: minutes instead of hours.
+    "features": ImageRecipe(
+        replace(PAPER, frozen_epochs=PAPER.epochs), backbone="efficientnet-lite0", augments=False
+    ),
+    # From random weights, all at once.
+    "scratch": ImageRecipe(PAPER, weights=RANDOM),
+}
