@@ -1,0 +1,23 @@
+"""Backbones: networks that turn images into features (B, H), for models and regressors alike.
+
+Each takes images (B, 3, H, W) in its own units, which :class:`PixelUnits` makes of pixel values, and says how
+many features it gives by ``n_features``. What a network needs beside torch is imported when it is built.
+"""
+
+from ebreg.backbones.efficientnet import efficientnet_lite0
+from ebreg.backbones.libraries import from_timm, from_torchvision
+from ebreg.backbones.pixels import PixelUnits
+from ebreg.backbones.registry import BACKBONES, Backbone
+from ebreg.backbones.resnet import resnet18
+from ebreg.backbones.small import small_cnn
+
+__all__ = [
+    "BACKBONES",
+    "Backbone",
+    "PixelUnits",
+    "efficientnet_lite0",
+    "from_timm",
+    "from_torchvision",
+    "resnet18",
+    "small_cnn",
+]
