@@ -1,0 +1,84 @@
+"""Images and their targets as a data set; a part of it copies no pixel."""
+
+import zlib
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebreg import checks
+from ebreg.datasets.images.pixels import Pixels
+
+_ROWS_IN_CHECKSUM = 32
+
+
+class ImageData:
+    """A map-style data set of uint8 images and targets, which gives whole batches.
+
+    Nothing is ever written to what it holds: batches are copies.
+
+    Args:
+        pixels: Where the images are, n of them.
+        y: Targets of all of them, shape (n, D).
+        rows: Which of them belong to the data set, shape (m,); None: all, in their order.
+        groups: What ties images to each other, such as the person on each, shape (n,), numbers or strings.
+        name: What the data is called in messages.
+    """
+
+    def __init__(self, pixels: Pixels, y: Any, rows: Any = None, groups: Any = None, name: str = "images"):
+        n = len(pixels)
+        self._y = checks.table(f"y of {name}", y).double()
+        if len(self._y) != n:
+            raise ValueError(f"y of {name} must have a row for each image, found {len(self._y)} for {n}")
+        checks.finite(f"y of {name}", self._y)
+        self._groups = None if groups is None else np.asarray(groups)
+        if self._groups is not None and self._groups.shape != (n,):
+            raise ValueError(f"groups of {name} must have shape ({n},), found {self._groups.shape}")
+        self.rows = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
+        checks.at_least(f"the number of rows of {name}", len(self.rows), 1)
+        if self.rows.min() < 0 or self.rows.max() >= n:
+            raise ValueError(
+                f"rows of {name} must be from 0 to {n - 1}, found {self.rows.min()} to {self.rows.max()}"
+            )
+        self.pixels, self.name = pixels, name
+
+    @property
+    def y(self) -> Tensor:
+        """Targets of its rows, a copy, float64, shape (m, D)."""
+        return self._y[self.rows]
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """What ties its rows to each other, a copy, shape (m,), or None."""
+        return None if self._groups is None else self._groups[self.rows]
+
+    @cached_property
+    def checksum(self) -> int:
+        """So that a training is not resumed on other data."""
+        # Of a few images only: a set may be larger than memory, and reading all of it would hold up every
+        # start. A file that is cut, sorted or prepared in another way shows in the targets or in these.
+        few = np.unique(np.linspace(0, len(self) - 1, _ROWS_IN_CHECKSUM).astype(np.int64))
+        checksum = 0
+        for values in (self.y.numpy(), self.rows, self.pixels.take(self.rows[few])):
+            checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
+        return checksum
+
+    def take(self, index: Any) -> "ImageData":
+        """Some of the rows, by their places in this data set, shape (k,)."""
+        return ImageData(self.pixels, self._y, self.rows[np.asarray(index)], self._groups, self.name)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> tuple[Tensor, Tensor]:
+        """One image, uint8 (C, H, W), and its target, float64 (D,)."""
+        x, y = self.__getitems__([place])
+        return x[0], y[0]
+
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
+        """Images, uint8 (B, C, H, W), and targets, float64 (B, D), of a batch."""
+        rows = self.rows[np.asarray(index, dtype=np.int64)]
+        return torch.from_numpy(self.pixels.take(rows)), self._y[rows]

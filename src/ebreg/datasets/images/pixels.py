@@ -1,0 +1,96 @@
+"""Where pixels are: behind one small interface, in memory or on disk, read by batch and in any order."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+Shape = tuple[int, int, int, int]
+
+# More than this stays on disk unless one asks for it; the paper's sets are below it.
+LARGEST_IN_MEMORY = 2 * 2**30
+
+
+class Pixels(Protocol):
+    """A source of images of one size."""
+
+    @property
+    def shape(self) -> Shape:
+        """Number of images, channels, height and width: (n, C, H, W)."""
+
+    def __len__(self) -> int:
+        """Number of images n."""
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """New uint8 array (B, C, H, W) of the images at an index (B,), in any order, repeats allowed."""
+
+
+class InMemory:
+    """Images in an array, which is never written to.
+
+    Args:
+        array: uint8, shape (n, C, H, W).
+    """
+
+    def __init__(self, array: np.ndarray):
+        self.shape = check_images("the images", array)
+        self._array = array.view()
+        self._array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """New uint8 array (B, C, H, W) of the images at an index (B,)."""
+        return np.ascontiguousarray(self._array[index])
+
+
+class Held:
+    """Some images of a source, read into memory and asked for by their numbers in the source.
+
+    Args:
+        pixels: The source.
+        rows: Which images to hold, shape (m,), increasing.
+    """
+
+    def __init__(self, pixels: Pixels, rows: np.ndarray):
+        self.shape = pixels.shape
+        self._held = InMemory(pixels.take(rows))
+        self._place = np.full(len(pixels), -1)
+        self._place[rows] = np.arange(len(rows))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def take(self, index: np.ndarray) -> np.ndarray:
+        """New uint8 array (B, C, H, W) of the images at an index (B,), all of them held."""
+        places = self._place[index]
+        if (places < 0).any():
+            raise IndexError(f"image {np.asarray(index)[places < 0][0]} is not among those held in memory")
+        return self._held.take(places)
+
+
+def held(pixels: Pixels, rows: np.ndarray, on_disk: bool | None = None) -> Pixels:
+    """The same source, with the images that are used in memory if there is room for them.
+
+    Args:
+        pixels: The source.
+        rows: Which images are used, shape (m,), increasing.
+        on_disk: Whether they stay on disk; None: if they take more than ``LARGEST_IN_MEMORY`` bytes.
+    """
+    if on_disk is None:
+        _, *size = pixels.shape
+        on_disk = len(rows) * int(np.prod(size)) > LARGEST_IN_MEMORY
+    return pixels if on_disk or isinstance(pixels, InMemory) else Held(pixels, rows)
+
+
+def check_images(where: str, array: Any) -> Shape:
+    """Require uint8 images (n, C, H, W), at least one and none of them empty; returns that shape."""
+    if getattr(array, "dtype", None) != np.uint8:
+        found = getattr(array, "dtype", type(array).__name__)
+        raise ValueError(f"{where} must hold whole numbers from 0 to 255 as uint8, found {found}; convert it")
+    if len(array.shape) != 4:
+        raise ValueError(f"{where} must have shape (n, C, H, W), found {tuple(array.shape)}; reshape it")
+    if 0 in array.shape:
+        raise ValueError(f"{where} must hold at least one image, found shape {tuple(array.shape)}")
+    n, C, H, W = array.shape
+    return n, C, H, W

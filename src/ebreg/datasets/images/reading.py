@@ -1,0 +1,150 @@
+"""Files of images and targets, as their authors publish them, read into data sets and checked."""
+
+import re
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ebreg.datasets.images.data import ImageData
+from ebreg.datasets.images.hdf5 import HDF5Pixels, read_array
+from ebreg.datasets.images.pixels import InMemory, Pixels, check_images
+from ebreg.datasets.images.png import PNGPixels
+from ebreg.datasets.images.tasks import ImageTask
+
+# In an npz file, whose picture each is; optional.
+GROUP_KEY = "person"
+_COUNT = re.compile(r"_(\d+(?:\.\d+)?)\.png$", re.IGNORECASE)
+
+
+def read_hdf5(path: str | Path, task: ImageTask) -> ImageData:
+    """Images (n, C, H, W), which stay on disk, and targets (n,) or (n, D) of an HDF5 file."""
+    path = Path(path)
+    pixels = HDF5Pixels(path, task.image_key)
+    return _checked(path, pixels, read_array(path, task.label_key), task)
+
+
+def read_npz(path: str | Path, task: ImageTask) -> ImageData:
+    """Images (n, H, W, C), targets (n, D) and, if there is one, the person on each (n,) of an npz file.
+
+    An npz file can only be read whole, so its images are in memory.
+    """
+    path = Path(path)
+    arrays = _read_arrays(path, (task.image_key, task.label_key), (GROUP_KEY,))
+    images = arrays[task.image_key]
+    if images.ndim != 4 or images.shape[-1] != task.channels:
+        raise ValueError(
+            f"{path}: {task.image_key!r} must have shape {task.image_shape}, found {images.shape}; "
+            "bring it to that"
+        )
+    images = images.transpose(0, 3, 1, 2)
+    check_images(f"{path}: {task.image_key!r}", images)
+    return _checked(path, InMemory(images), arrays[task.label_key], task, arrays.get(GROUP_KEY))
+
+
+def read_png_folder(path: str | Path, task: ImageTask) -> ImageData:
+    """Images of a folder of PNG files, in the order of their names, with the targets that the names hold."""
+    path = Path(path)
+    files = png_files(path)
+    if not files:
+        raise ValueError(f"{path} must hold PNG files named {task.png_names}, found none")
+    found = [_COUNT.search(file.name) for file in files]
+    if None in found:
+        raise ValueError(
+            f"{files[found.index(None)]} must be named {task.png_names}, and holds no count "
+            f"({found.count(None)} such files in all); rename or remove them"
+        )
+    labels = np.array([float(match[1]) for match in found if match is not None])
+    return _checked(path, PNGPixels(files), labels, task)
+
+
+def png_files(path: Path) -> list[Path]:
+    """PNG files of a folder, in the order of their names, which no file system has a say in."""
+    return sorted(file for file in path.iterdir() if file.suffix.lower() == ".png")
+
+
+def check_targets(where: str | Path, labels: np.ndarray, task: ImageTask) -> Tensor:
+    """Require targets that are numbers, finite, inside the task's limits, and whole where they must be.
+
+    Args:
+        where: What the message calls them.
+        labels: Shape (n,) or (n, D).
+        task: What is expected of them.
+
+    Returns:
+        float64, shape (n, D).
+    """
+    if labels.dtype.kind not in "iuf":
+        raise ValueError(f"{where}: {task.label_key!r} must hold numbers, found {labels.dtype}; convert it")
+    y = labels.astype(np.float64)
+    y = y[:, None] if y.ndim == 1 else y
+    if y.ndim != 2 or y.shape[1] not in task.n_targets:
+        columns = " or ".join(map(str, task.n_targets))
+        raise ValueError(
+            f"{where}: {task.label_key!r} must have {columns} target(s) for each image, found shape "
+            f"{labels.shape}; bring it to that"
+        )
+    low, high = task.limits
+    _require(np.isfinite(y), y, where, "finite")
+    _require((y >= low) & (y <= high), y, where, f"from {low:g} to {high:g} {task.unit}")
+    if task.spacing is not None:
+        _require(y % task.spacing == 0, y, where, f"a multiple of {task.spacing:g}")
+    return torch.from_numpy(y)
+
+
+def _require(fine: np.ndarray, y: np.ndarray, where: str | Path, what: str) -> None:
+    bad = ~fine.all(axis=1)
+    if bad.any():
+        first = int(bad.argmax())
+        raise ValueError(
+            f"{where}: every target must be {what}, and {int(bad.sum())} of {len(y)} rows are not, first row "
+            f"{first} with {', '.join(f'{value:g}' for value in y[first])}; mend or remove those rows"
+        )
+
+
+def _checked(
+    path: Path, pixels: Pixels, labels: np.ndarray, task: ImageTask, groups: np.ndarray | None = None
+) -> ImageData:
+    n, C = pixels.shape[:2]
+    if task.channels != C:
+        raise ValueError(
+            f"{path}: images of the task {task.name!r} have {task.channels} channel(s), found {C}; "
+            "is it the file of another task?"
+        )
+    y = check_targets(path, labels, task)
+    if groups is not None and groups.dtype.kind not in "iuU":
+        raise ValueError(
+            f"{path}: {GROUP_KEY!r} must hold whole numbers or strings, found {groups.dtype}; convert it"
+        )
+    for what, rows in (("targets", y), ("persons", groups)):
+        if rows is not None and tuple(rows.shape[:1]) != (n,):
+            raise ValueError(
+                f"{path} must hold as many {what} as images, found {len(rows)} and {n}; get it again"
+            )
+    return ImageData(pixels, y, groups=groups, name=task.name)
+
+
+def _read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, np.ndarray]:
+    with open(path, "rb") as file:
+        # Of any other file numpy would say how to load it at one's own risk.
+        if not zipfile.is_zipfile(file):
+            raise ValueError(f"{path} must be an npz file, and is truncated or none at all; get it again")
+        file.seek(0)
+        try:
+            content = np.load(file, allow_pickle=False)
+            keys = content.files
+            arrays = {key: content[key] for key in (*required, *optional) if key in keys}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(
+                f"{path} must be an npz file of plain arrays, and cannot be read ({error}); get it again"
+            ) from error
+    missing = [key for key in required if key not in arrays]
+    if missing:
+        found = ", ".join(map(repr, keys)) or "none"
+        raise ValueError(
+            f"{path} must hold an array {missing[0]!r}, found the keys {found}; is it of another task?"
+        )
+    return arrays

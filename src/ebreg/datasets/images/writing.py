@@ -1,0 +1,75 @@
+"""Images and targets into an HDF5 file of a task's format, whole or not at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ebreg.datasets.images.hdf5 import require_h5py
+from ebreg.datasets.images.pixels import InMemory, Pixels
+from ebreg.datasets.images.reading import check_targets
+from ebreg.datasets.images.tasks import ImageTask
+
+_ROWS = 512  # at once
+
+
+def write_hdf5(
+    path: str | Path, images: np.ndarray | Pixels, labels: Any, task: ImageTask, progress: bool = False
+) -> None:
+    """Write a file that :func:`load` reads.
+
+    It is written under another name and then given its own, so nobody sees half of it, and a call that fails
+    or is interrupted leaves nothing behind.
+
+    Args:
+        path: Must not exist yet.
+        images: uint8 array (n, C, H, W), or a source of them.
+        labels: Targets, shape (n,) or (n, D).
+        task: Whose format; one with HDF5 files.
+        progress: Whether to show a progress bar.
+    """
+    path = Path(path)
+    h5py = require_h5py()
+    if task.format != "h5":
+        raise ValueError(f"the task {task.name!r} has no HDF5 files but {' and '.join(task.files)}")
+    pixels = InMemory(images) if isinstance(images, np.ndarray) else images
+    y = check_targets("what is to be written", np.asarray(labels), task)
+    if (len(pixels), pixels.shape[1]) != (len(y), task.channels):
+        raise ValueError(
+            f"{task.image_key!r} must be {len(y)} images, one a target, of {task.channels} channel(s); "
+            f"found shape {pixels.shape}"
+        )
+    _refuse(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with h5py.File(partial, "w") as file:
+            # Neither compressed nor in chunks: single rows are read from it, and in any order.
+            stored = file.create_dataset(task.image_key, shape=pixels.shape, dtype=np.uint8)
+            file[task.label_key] = y.numpy()[:, 0]
+            _copy(pixels, stored, progress)
+        with open(partial, "rb") as written:
+            os.fsync(written.fileno())
+        try:
+            os.link(partial, path)  # unlike a renaming it never replaces
+        except FileExistsError:
+            _refuse(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _copy(pixels: Pixels, stored: Any, progress: bool) -> None:
+    from tqdm.auto import tqdm
+
+    with tqdm(total=len(pixels), desc="images", unit="image", disable=not progress) as bar:
+        for first in range(0, len(pixels), _ROWS):
+            rows = np.arange(first, min(first + _ROWS, len(pixels)))
+            stored[first : first + len(rows)] = pixels.take(rows)
+            bar.update(len(rows))
+
+
+def _refuse(path: Path) -> None:
+    if path.exists():
+        raise FileExistsError(f"{path} exists and is left as it is; give another path")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent} must be a folder that exists; make it, or give another path")
