@@ -17,7 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (a few minutes the first time) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) "$$(grep -i '^torch==' constraints.txt)"
-	@$(PIP) --editable '.[plots,pandas,docs,dev]'
+	@$(PIP) --editable '.[plots,pandas,images,pretrained,docs,dev]'
 	@touch $@
 
 demo: $(READY) ## train on the paper's first 1-D set and draw its Figure 2

@@ -29,6 +29,10 @@ LAYERS = """
     predictive.refined
     predictive
     energy scaling
+    backbones.files backbones.libraries backbones.pixels
+    backbones.efficientnet backbones.resnet backbones.small
+    backbones.registry
+    backbones
     networks units
     models
     samplers
@@ -44,7 +48,11 @@ LAYERS = """
     estimators.energy estimators.mixture
     estimators
     persistence
-    datasets.toy metrics.grid metrics.rows plots.canvas
+    datasets.images.augmentation datasets.images.pixels datasets.images.splits
+    datasets.images.data datasets.images.hdf5 datasets.images.png datasets.images.tasks
+    datasets.images.reading
+    datasets.images.loading datasets.images.writing
+    datasets.images datasets.toy metrics.grid metrics.rows plots.canvas
     metrics.scores
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
@@ -60,11 +68,11 @@ LAYERS = """
 LEVEL = {name: level for level, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 
 # They serve users of any model and know none: of ebreg they need only what checks their arguments.
-APART = ("datasets.toy", "metrics", "plots")
+APART = ("datasets.images", "datasets.toy", "metrics", "plots")
 # Of third parties these, and what they import, need only torch.
-CORE = ("distributions", "importance", "networks", "objectives", "predictive")
+CORE = ("backbones", "distributions", "importance", "networks", "objectives", "predictive")
 # Imported when they are needed, by the function that needs them.
-LATE = ("matplotlib", "safetensors", "scipy", "sklearn", "tqdm")
+LATE = ("PIL", "efficientnet_lite_pytorch", "h5py", "matplotlib", "safetensors", "scipy", "sklearn", "tqdm")
 
 
 def name_of(path: Path) -> str:

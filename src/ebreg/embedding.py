@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.batches import Data, TensorData, weights_of
-from ebreg.methods import Method
 from ebreg.models import Model, evaluating
 
 
@@ -16,11 +15,11 @@ class Embedding:
     """The features of examples under backbones that keep their weights, those of all backbones side by side.
 
     Args:
-        method: Its backbones compute the features, in evaluation mode.
+        method: A method, or a model; its backbones compute the features, in evaluation mode.
         n_rows: Rows computed at a time.
     """
 
-    def __init__(self, method: Method, n_rows: int):
+    def __init__(self, method: nn.Module, n_rows: int):
         self._models = [models[0] for models in _by_backbone(method)]
         self._n_rows = n_rows
         self._edges: list[int] = []
@@ -33,7 +32,7 @@ class Embedding:
         return TensorData(torch.cat(features), torch.cat(targets), weights_of(data))
 
     @contextmanager
-    def as_inputs(self, method: Method) -> Iterator[None]:
+    def as_inputs(self, method: nn.Module) -> Iterator[None]:
         """For a while the models of a method, the same one or a copy, take features as their inputs."""
         before = [(model, model.backbone, model.x_units) for model in _models(method)]
         for models, edges in zip(_by_backbone(method), pairwise(self._edges), strict=True):

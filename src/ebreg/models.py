@@ -35,7 +35,7 @@ class Model(nn.Module):
         self,
         backbone: nn.Module,
         n_targets: int,
-        x_units: Standardizer | None = None,
+        x_units: nn.Module | None = None,
         y_units: Standardizer | None = None,
         bounds: Bounds | None = None,
     ):
@@ -162,7 +162,7 @@ class MixtureModel(Model):
         backbone: nn.Module,
         head: nn.Module,
         n_targets: int | None = None,
-        x_units: Standardizer | None = None,
+        x_units: nn.Module | None = None,
         y_units: Standardizer | None = None,
         bounds: Bounds | None = None,
     ):
@@ -222,7 +222,7 @@ class EnergyModel(Model):
         energy: nn.Module,
         proposal: nn.Module,
         n_targets: int | None = None,
-        x_units: Standardizer | None = None,
+        x_units: nn.Module | None = None,
         y_units: Standardizer | None = None,
         tail: Tail | None = None,
         bounds: Bounds | None = None,

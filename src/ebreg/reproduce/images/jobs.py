@@ -1,24 +1,14 @@
 """The runs of Tables 2 to 6: a cell on the images of a task."""
 
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
-from ebreg.batches import Data
-from ebreg.config import TrainingConfig
-from ebreg.datasets.images import ImageSplit
-from ebreg.embedding import Embedding
 from ebreg.models import Model
-from ebreg.randomness import seeded
 from ebreg.reproduce.cells import Run
-from ebreg.reproduce.images.measures import measure, resolution_of
+from ebreg.reproduce.images.experiments import Experiment
 from ebreg.reproduce.images.recipes import ImageRecipe
 from ebreg.reproduce.images.sources import ImageSource
 from ebreg.reproduce.jobs import Job
-from ebreg.training import fit
 
 
 @dataclass(frozen=True)
@@ -32,3 +22,22 @@ class ImageJob(Job):
 
     sources: tuple[ImageSource, ...]
     recipe: ImageRecipe
+
+    def settings(self, run: Run) -> dict[str, Any]:
+        """See :meth:`Job.settings`."""
+        return self._experiment(run).settings
+
+    def train(self, run: Run) -> Model:
+        """See :meth:`Job.train`."""
+        model, training = self._experiment(run).train(progress=False)
+        if training.interrupted:  # half a training is none
+            raise KeyboardInterrupt
+        return model
+
+    def measure(self, run: Run, model: Model) -> dict[str, float]:
+        """See :meth:`Job.measure`."""
+        return self._experiment(run).judge(model)
+
+    def _experiment(self, run: Run) -> Experiment:
+        source = next(source for source in self.sources if source.task_name == run.dataset)
+        return Experiment(run.cell, source, self.recipe, run.seed)

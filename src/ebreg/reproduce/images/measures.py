@@ -1,4 +1,4 @@
-"""How well a model does on images: on the paper's grid, by its own answers, and by what ties cannot flatter."""
+"""How well a model does on images: on the paper's grid, by its own answers, and by what no tie flatters."""
 
 import copy
 from typing import Any

@@ -48,15 +48,9 @@ class ImageRecipe:
         checks.flag("augments", self.augments)
         if self.weights == RANDOM and self.config.frozen_epochs:
             raise ValueError(
-                f"{self.config.frozen_epochs} epochs with a frozen backbone of random weights would learn from "
+                f"{self.config.frozen_epochs} epochs with a frozen backbone of random weights learn from "
                 "nothing; set frozen_epochs to 0, or give weights"
             )
-
-    def for_task(self, task: ImageTask) -> "ImageRecipe":
-        """With what a task needs beside: several targets begin with the mixture alone."""
-        if max(task.n_targets) == 1:
-            return self
-        return replace(self, config=replace(self.config, mixture_epochs=1))
 
     def data(self, train: Any, task: ImageTask) -> Data:
         """What is trained on."""

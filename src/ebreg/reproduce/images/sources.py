@@ -72,5 +72,7 @@ class ImageSource:
         if not count:
             return _N_TRAIN
         if not count.isdecimal():
-            raise ValueError(f"synthetic images are asked for by their number, as synthetic:4000; got {self.data!r}")
+            raise ValueError(
+                f"synthetic images are asked for by their number, as synthetic:4000; got {self.data!r}"
+            )
         return int(count)

@@ -1,0 +1,80 @@
+"""What the commands that train on images can be told."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ebreg.backbones import BACKBONES
+from ebreg.config import FROZEN_NORMS, PRECISIONS
+from ebreg.datasets.images import SPLITS
+from ebreg.reproduce.images.recipes import IMAGE_RECIPES, RANDOM, UNITS, ImageRecipe
+from ebreg.reproduce.images.sources import ImageSource
+from ebreg.samplers import SAMPLERS
+
+# Options that stand for a setting of the loop, their types, and what they mean.
+_LOOP = {
+    "epochs": (int, "passes over the images"),
+    "batch_size": (int, "images a step, over all processes together"),
+    "learning_rate": (float, "of Adam"),
+    "frozen_epochs": (int, "epochs at the start in which the backbone rests"),
+    "frozen_norm": (str, f"what batch-norm does meanwhile: {', '.join(FROZEN_NORMS)}"),
+    "precision": (str, f"of the networks: {', '.join(PRECISIONS)}"),
+}
+_RECIPE = {
+    "backbone": (str, ", ".join(BACKBONES)),
+    "weights": (str, f"path of the backbone's checkpoint, or {RANDOM}"),
+    "units": (str, f"of the targets inside: {', '.join(UNITS)}"),
+    "n_draws": (int, "M, draws an image and step"),
+    "draws": (str, ", ".join(SAMPLERS)),
+}
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a recipe, and of the split."""
+    parser.add_argument("--split", help=f"{', '.join(SPLITS)} (the paper's)")
+    parser.add_argument("--split-seed", type=int, default=0, help="of the split, or of synthetic images (0)")
+    parser.add_argument(
+        "--recipe",
+        default="paper",
+        help=f"{', '.join(IMAGE_RECIPES)} (paper); the options below change parts of it",
+    )
+    for name, (kind, help_) in {**_RECIPE, **_LOOP}.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help=help_)
+    parser.add_argument("--no-augmentation", action="store_true", help="train on the images as they are")
+
+
+def recipe_of(options: argparse.Namespace) -> ImageRecipe:
+    """The recipe that the options name, with the parts that they change."""
+    if options.recipe not in IMAGE_RECIPES:
+        raise ValueError(f"the recipe must be one of {', '.join(IMAGE_RECIPES)}; got {options.recipe!r}")
+    recipe = IMAGE_RECIPES[options.recipe]
+    loop = _given(options, _LOOP)
+    if "epochs" in loop and recipe.config.frozen_epochs >= recipe.config.epochs:
+        loop.setdefault("frozen_epochs", loop["epochs"])  # one that never learns
+    if options.weights == RANDOM:
+        loop.setdefault("frozen_epochs", 0)  # there is nothing yet to keep
+    changed = {"config": replace(recipe.config, **loop), **_given(options, _RECIPE)}
+    if options.no_augmentation:
+        changed["augments"] = False
+    return replace(recipe, **changed)
+
+
+def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[ImageSource, ...]:
+    """Where images come from: a path for the only task, or TASK=PATH for each of several."""
+    named = dict(
+        each.split("=", 1) for each in options.data if each.split("=", 1)[0] in tasks and "=" in each
+    )
+    if not named and len(tasks) == 1 and len(options.data) == 1:
+        named = {tasks[0]: options.data[0]}
+    if len(named) != len(options.data):
+        example = f"{tasks[0]}=PATH"
+        raise ValueError(
+            f"--data takes {example} for each task of {', '.join(tasks)}; got {' '.join(options.data)}"
+        )
+    return tuple(
+        ImageSource(task, named[task], options.split, options.split_seed) for task in tasks if task in named
+    )
+
+
+def _given(options: argparse.Namespace, names: dict[str, tuple[type, str]]) -> dict[str, object]:
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
