@@ -1,0 +1,22 @@
+"""Random numbers for one image at a time.
+
+They come from the seed and the image's place in the set, never from the size of the set, so a longer set
+begins with the shorter one. NumPy's legacy ``RandomState`` is used because its stream is frozen for good.
+"""
+
+from numpy.random import RandomState
+
+from ebreg import checks
+
+
+def check_seed(seed: int) -> int:
+    """Require a seed from 0 to 2**32 - 1."""
+    seed = checks.at_least("seed", seed, 0)
+    if seed >= 2**32:
+        raise ValueError(f"seed must be at most 2**32 - 1, got {seed}")
+    return seed
+
+
+def stream(seed: int, index: int) -> RandomState:
+    """The random numbers of image ``index`` of the set with that seed."""
+    return RandomState([seed, index])
