@@ -52,23 +52,32 @@ LAYERS = """
     datasets.images.data datasets.images.hdf5 datasets.images.png datasets.images.tasks
     datasets.images.reading
     datasets.images.loading datasets.images.writing
-    datasets.images datasets.toy metrics.grid metrics.rows plots.canvas
+    datasets.synthetic.poses datasets.synthetic.shapes datasets.synthetic.streams
+    datasets.synthetic.cells datasets.synthetic.rendering
+    datasets.synthetic.solid
+    datasets.images datasets.synthetic datasets.toy metrics.grid metrics.rows plots.canvas
     metrics.scores
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
     demo reproduce.cells reproduce.records reproduce.tasks
     reproduce.jobs reproduce.recipes reproduce.tables
     reproduce.report reproduce.runner reproduce.toy
-    reproduce.figures reproduce.sensitivity reproduce.tracking
+    reproduce.figures reproduce.parts reproduce.sensitivity reproduce.tracking
+    reproduce.images.measures reproduce.images.recipes reproduce.images.sources
+    reproduce.images.experiments reproduce.images.options
+    reproduce.images.jobs
+    reproduce.images.commands
+    reproduce.images reproduce.toy_commands
     reproduce.commands
     reproduce
+    data train
     cli
     __main__ __init__
 """
 LEVEL = {name: level for level, line in enumerate(LAYERS.split("\n")) for name in line.split()}
 
 # They serve users of any model and know none: of ebreg they need only what checks their arguments.
-APART = ("datasets.images", "datasets.toy", "metrics", "plots")
+APART = ("datasets.images", "datasets.synthetic", "datasets.toy", "metrics", "plots")
 # Of third parties these, and what they import, need only torch.
 CORE = ("backbones", "distributions", "importance", "networks", "objectives", "predictive")
 # Imported when they are needed, by the function that needs them.

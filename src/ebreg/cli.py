@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ebreg import data, train
 from ebreg._version import __version__
 from ebreg.errors import EbregError
 from ebreg.memory import keep_pages
@@ -40,6 +41,8 @@ def _parser() -> argparse.ArgumentParser:
         "--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)"
     )
     demo.add_argument("--quiet", action="store_true", help="no progress bar")
+    train.add_to(commands)
+    data.add_to(commands)
     reproduce.add_to(commands)
     return parser
 

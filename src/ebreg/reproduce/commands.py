@@ -1,136 +1,14 @@
-"""What the commands of ``ebreg reproduce`` do."""
+"""``ebreg reproduce``: the paper's tables and figures, one command each."""
 
 import argparse
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ebreg import plots
-from ebreg.config import PAPER
-from ebreg.datasets import TASKS, ToyTask
-from ebreg.models import EnergyModel
-from ebreg.reproduce import figures, report, sensitivity, tracking
-from ebreg.reproduce.jobs import Job, one_thread
-from ebreg.reproduce.records import Records
-from ebreg.reproduce.runner import BACKENDS, complete
-from ebreg.reproduce.tables import TABLE1, Table
-from ebreg.reproduce.tasks import POINTS, load
-from ebreg.reproduce.toy import ToyJob
-from ebreg.reproduce.tracking import Moment
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from ebreg.reproduce import toy_commands
+from ebreg.reproduce.images import commands as image_commands
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
     """Add ``reproduce`` to the commands of ebreg."""
     reproduce = commands.add_parser("reproduce", help="the paper's tables and figures")
     parts = reproduce.add_subparsers(dest="part", required=True, metavar="what")
-    table1 = parts.add_parser("table1", help="both 1-D data sets, all settings, the report and its plot")
-    table1.set_defaults(call=run_table1)
-    table1.add_argument("--datasets", nargs="+", default=list(TASKS), metavar="NAME", help=", ".join(TASKS))
-    table1.add_argument(
-        "--cells",
-        nargs="+",
-        default=["all"],
-        metavar="NAME",
-        help=f"cells or sets of cells: {', '.join([*TABLE1.sets, *TABLE1.cells])}",
-    )
-    table1.add_argument("--runs", type=int, help="runs a cell (20 for the paper's and modern, 5 for others)")
-    table1.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
-    table1.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
-    table1.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
-    drawn = parts.add_parser("figures", help="Figures 2, S3, S4, the training sets, and who follows whom")
-    drawn.set_defaults(call=run_figures)
-    drawn.add_argument("--seed", type=int, default=0, help="of the trainings (0)")
-    for part in (table1, drawn):
-        part.add_argument("--epochs", type=int, help="in place of the recipe's own, for a quick look")
-        part.add_argument("--out", type=Path, default=Path("results"), help="folder (results)")
-        part.add_argument("--points", type=Path, help=f"folder with the authors' {POINTS}")
-        part.add_argument("--quiet", action="store_true", help="no progress bar")
-
-
-def run_table1(options: argparse.Namespace) -> None:
-    """Train what is asked for and missing, then report all that the folder holds."""
-    runs = TABLE1.runs(options.cells, options.datasets, options.runs)
-    folder = options.out / TABLE1.name
-    job = ToyJob(
-        (folder / "records").absolute(), options.points and options.points.absolute(), options.epochs
-    )
-    for name in options.datasets:
-        load(name, options.points)  # what can fail fails before the trainings
-    if not options.report_only:
-        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
-    summaries = _report(TABLE1, job, folder, _command(options), _notes(options))
-    if plots.available() and any(summary.paper is not None for summary in summaries):
-        _save(sensitivity.draw(summaries), folder / "sensitivity.png")
-
-
-def _report(
-    table: Table, job: Job, folder: Path, command: str, notes: list[str], published: bool = True
-) -> list[report.Summary]:
-    # Of all that the folder holds, whatever was asked for now.
-    found = [run for run in map(table.run, Records(job.records).keys()) if run is not None]
-    records = [job.recorded(run) for run in found]
-    summaries = report.summarize(table, found, records, published)
-    if not summaries:
-        raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
-    files = {
-        f"{table.name}.md": report.markdown(table, summaries, command, notes),
-        f"{table.name}.csv": report.summaries_csv(summaries),
-        "runs.csv": report.runs_csv(table, found, records),
-    }
-    report.write(folder, files)
-    print(files[f"{table.name}.md"])
-    return summaries
-
-
-def run_figures(options: argparse.Namespace) -> None:
-    """Draw the figures, one after the other."""
-    plots.require_matplotlib()  # what can fail fails before the trainings
-    tasks = {name: load(name, options.points) for name in TASKS}
-    epochs = PAPER.epochs if options.epochs is None else options.epochs
-    config = replace(PAPER, seed=options.seed, epochs=epochs)
-    folder = options.out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    followed: dict[str, list[Moment]] = {name: [] for name in tasks}
-    with one_thread():
-        for name, task in tasks.items():
-
-            def watch(model: EnergyModel, epoch: int, name: str = name, task: ToyTask = task) -> None:
-                followed[name].append(tracking.look(task, model, epoch))
-
-            for stem, figure in figures.draw_all(task, config, watch, progress=not options.quiet):
-                _save(figure, folder / f"{stem}-{name}.png")
-    rows = [{"dataset": name, **asdict(moment)} for name, moments in followed.items() for moment in moments]
-    report.write(folder, {"tracking.csv": report.rows_csv(rows)})
-    _save(tracking.draw(followed), folder / "tracking.png")
-
-
-def _save(figure: "Figure", path: Path) -> None:
-    figure.savefig(path, dpi=160)
-    plots.close(figure)
-    print(path)
-
-
-def _command(options: argparse.Namespace) -> str:
-    # Which cells, and how many runs, is what the table itself shows.
-    words = ["ebreg", "reproduce", "table1"]
-    words += [] if options.epochs is None else ["--epochs", str(options.epochs)]
-    return " ".join([*words, *(["--points", "FOLDER"] if options.points else [])])
-
-
-def _notes(options: argparse.Namespace) -> list[str]:
-    points = (
-        f"the authors' own points, `{POINTS}` of their repository"
-        if options.points
-        else "points of the same law as the authors', who set no seed"
-    )
-    return [
-        f"The first set has {points}; the second repeats its authors' points exactly.",
-        "",
-        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
-        "* *median (worst)*: of all runs that gave a number; *failed*: those that did not.",
-        "* *own*: the density is normalised by the library's predictive distribution, not on a grid.",
-        "* *CPU seconds*: median processor time of a training, one thread.",
-    ]
+    toy_commands.add_to(parts)
+    image_commands.add_to(parts)

@@ -56,11 +56,11 @@ def resolution_of(y: Tensor) -> Tensor | None:
     return torch.stack([values.diff().median() for values in distinct])
 
 
-def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Tensor]:
+def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
     p = model.predictive(h)
     one = y.shape[1] == 1
     median = marginal_quantiles(p, y, torch.tensor(0.5, dtype=torch.float64))
-    answers = {
+    answers: dict[str, Any] = {
         "own": metrics.nll(p, y),
         "crps": metrics.crps(p, y) if one else metrics.energy_score(p, y),
         "mae": (median.reshape(y.shape) - y).abs().mean(dim=1),

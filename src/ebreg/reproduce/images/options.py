@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ebreg.backbones import BACKBONES
 from ebreg.config import FROZEN_NORMS, PRECISIONS
@@ -53,7 +54,7 @@ def recipe_of(options: argparse.Namespace) -> ImageRecipe:
         loop.setdefault("frozen_epochs", loop["epochs"])  # one that never learns
     if options.weights == RANDOM:
         loop.setdefault("frozen_epochs", 0)  # there is nothing yet to keep
-    changed = {"config": replace(recipe.config, **loop), **_given(options, _RECIPE)}
+    changed: dict[str, Any] = {"config": replace(recipe.config, **loop), **_given(options, _RECIPE)}
     if options.no_augmentation:
         changed["augments"] = False
     return replace(recipe, **changed)
@@ -76,5 +77,17 @@ def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Image
     )
 
 
-def _given(options: argparse.Namespace, names: dict[str, tuple[type, str]]) -> dict[str, object]:
+def as_words(options: argparse.Namespace) -> list[str]:
+    """The options that were given, as they are written."""
+    words = ["--recipe", options.recipe]
+    for name, value in _given(options, {"split": (str, ""), **_RECIPE, **_LOOP}).items():
+        words += [
+            f"--{name.replace('_', '-')}",
+            "FILE" if name == "weights" and value != RANDOM else str(value),
+        ]
+    words += ["--split-seed", str(options.split_seed)] if options.split_seed else []
+    return [*words, *(["--no-augmentation"] if options.no_augmentation else [])]
+
+
+def _given(options: argparse.Namespace, names: dict[str, tuple[type, str]]) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}

@@ -1,0 +1,90 @@
+"""``ebreg reproduce table2`` to ``table6``: the experiments on images."""
+
+import argparse
+
+from ebreg import checks
+from ebreg.reproduce import parts
+from ebreg.reproduce.images import options as image_options
+from ebreg.reproduce.images.jobs import ImageJob
+from ebreg.reproduce.images.sources import ImageSource
+from ebreg.reproduce.runner import complete
+from ebreg.reproduce.tables import TABLE1, TABLES
+
+# Training and test images of the paper: its values stand beside ours where the numbers agree.
+_SIZES = {
+    "steering": (9_816, 2_455),
+    "cells": (10_000, 10_000),
+    "age": (11_808, 2_952),
+    "head-pose": (10_613, 5_065),
+}
+
+
+def add_to(commands: argparse._SubParsersAction) -> None:
+    """Add the five tables."""
+    for name, table in TABLES.items():
+        if table is TABLE1:
+            continue
+        parser = commands.add_parser(name, help=table.title)
+        parser.set_defaults(call=run)
+        parser.add_argument(
+            "--data",
+            nargs="+",
+            required=True,
+            metavar="PATH",
+            help="a file, a folder, or synthetic[:N]; for several tasks TASK=PATH of each",
+        )
+        parts.add_runs(parser, table)
+        image_options.add_to(parser)
+        parts.add_output(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train what is asked for and missing, then report all that the folder holds."""
+    table = TABLES[options.part]
+    sources = image_options.sources_of(options, list(table.datasets))
+    at_hand = [source.task_name for source in sources]
+    asked = getattr(options, "datasets", None) or at_hand
+    for name in asked:
+        checks.one_of("a data set", name, at_hand)
+    folder = options.out / table.name
+    job = ImageJob((folder / "records").absolute(), sources, image_options.recipe_of(options))
+    runs = table.runs(options.cells, asked, options.runs)
+    if not options.report_only:
+        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
+    published = all(_is_the_paper_s(source) for source in sources)
+    parts.write_report(table, job, folder, _command(options), _notes(sources, published), published)
+
+
+def _is_the_paper_s(source: ImageSource) -> bool:
+    how = source.load().how
+    return not source.is_synthetic and (how["train"], how["test"]) == _SIZES[source.task_name]
+
+
+def _command(options: argparse.Namespace) -> str:
+    # Which cells, and how many runs, is what the table itself shows; where files lie is the user's own.
+    data = [each if "synthetic" in each else "PATH" for each in options.data]
+    words = ["ebreg", "reproduce", options.part, "--data", *data]
+    return " ".join([*words, *image_options.as_words(options)])
+
+
+def _notes(sources: tuple[ImageSource, ...], published: bool) -> list[str]:
+    lines = []
+    for source in sources:
+        how = source.load().how
+        drawn = "" if how["seed"] is None else f" with seed {how['seed']}"
+        lines.append(
+            f"* {source.task_name}: {how['train']} images to train on and {how['test']} to be judged by, "
+            f"split: {how['split']}{drawn}."
+        )
+    if not published:
+        lines.append("* These are other images than the paper's, so its values do not stand beside.")
+    return [
+        *lines,
+        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published."
+        if published
+        else "* *median (worst)*: of all runs.",
+        "* *NLL*: by the library's predictive distribution; *its error*: of log Z, on average.",
+        "* *NLL of the rounding cell*: of the interval that a rounded target stands for.",
+        "* *CRPS*: for several targets the energy score; *MAE*: of the median, averaged over the targets.",
+        "* *CPU seconds*: median processor time of a training, one thread.",
+    ]

@@ -1,0 +1,59 @@
+"""What the commands of several tables share: how runs are asked for, and how they are reported."""
+
+import argparse
+from pathlib import Path
+
+from ebreg.reproduce import report
+from ebreg.reproduce.jobs import Job
+from ebreg.reproduce.records import Records
+from ebreg.reproduce.runner import BACKENDS
+from ebreg.reproduce.tables import Table
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """Add where to write, and whether to show progress."""
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder (results)")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+
+
+def add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
+    """Add which runs of a table, and how they are done."""
+    cells = ", ".join([*table.sets, *table.cells])
+    datasets = list(table.datasets)
+    parser.add_argument(
+        "--cells", nargs="+", default=["all"], metavar="NAME", help=f"cells, or sets: {cells}"
+    )
+    if len(datasets) > 1:
+        parser.add_argument("--datasets", nargs="+", metavar="NAME", help=f"{', '.join(datasets)} (all)")
+    parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 where the paper has none)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
+    parser.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
+    parser.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
+
+
+def write_report(
+    table: Table, job: Job, folder: Path, command: str, notes: list[str], published: bool = True
+) -> list[report.Summary]:
+    """Write the report of all that a folder of records holds, whatever was asked for now; show it.
+
+    Args:
+        table: The table.
+        job: Whose records they are.
+        folder: Where to write it.
+        command: What made it.
+        notes: Sentences below the heading.
+        published: Whether the data are the paper's, see :func:`ebreg.reproduce.report.summarize`.
+    """
+    found = [run for run in map(table.run, Records(job.records).keys()) if run is not None]
+    records = [job.recorded(run) for run in found]
+    summaries = report.summarize(table, found, records, published)
+    if not summaries:
+        raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
+    files = {
+        f"{table.name}.md": report.markdown(table, summaries, command, notes),
+        f"{table.name}.csv": report.summaries_csv(summaries),
+        "runs.csv": report.runs_csv(table, found, records),
+    }
+    report.write(folder, files)
+    print(files[f"{table.name}.md"])
+    return summaries
