@@ -2,13 +2,13 @@
 
 import torch
 
-from benchmarks import heads, imports, predictions, trainings
+from benchmarks import heads, images, imports, predictions, trainings
 from benchmarks.measure import print_table
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = [row for module in (imports, heads, predictions, trainings) for row in module.run()]
+    rows = [row for module in (imports, heads, images, predictions, trainings) for row in module.run()]
     print_table(rows)
 
 

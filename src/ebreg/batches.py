@@ -24,7 +24,9 @@ class Data(Protocol):
 class Augmentation(Protocol):
     """A random change of examples that leaves their law as it is, as a function of uniform numbers."""
 
-    n_points: int
+    @property
+    def n_points(self) -> int:
+        """How many uniform numbers it needs for an example."""
 
     def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """New inputs and targets (B, D) from points u (B, n_points) of the unit cube; nothing is changed."""

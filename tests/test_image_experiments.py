@@ -1,0 +1,367 @@
+"""The paper's image experiments: their settings, one training of each kind, and what is measured."""
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebreg import cli, methods
+from ebreg.config import PAPER
+from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.reproduce.cells import Cell, Run
+from ebreg.reproduce.images import IMAGE_RECIPES, Experiment, ImageJob, ImageRecipe, ImageSource, measure
+from ebreg.reproduce.images import options as image_options
+from ebreg.reproduce.images.measures import resolution_of
+from ebreg.reproduce.tables import TABLES
+
+QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
+CELLS = ImageSource("cells", "synthetic:16")
+SOLID = ImageSource("head-pose", "synthetic:16")
+EVERY = [*TABLES["table3"].cells.values(), *TABLES["table6"].cells.values()]
+
+
+class TestTables:
+    @pytest.mark.parametrize(
+        ("name", "task", "nce", "ours"),
+        [
+            ("table2", "steering", [1.59, 1.51, 1.56, 2.03, 1.39], 1.58),
+            ("table3", "cells", [2.71, 2.64, 2.65, 3.12, 2.70], 2.66),
+            ("table4", "age", [4.18, 3.81, 4.13, 3.97, 4.47], 4.30),
+            ("table5", "head-pose", [13.68, 10.99, 10.85, 10.73, 11.20], 9.51),
+        ],
+    )
+    def test_the_paper_s_values_are_there(self, name: str, task: str, nce: list[float], ours: float):
+        paper = TABLES[name].select(["paper"])
+        assert [cell.published[task] for cell in paper] == [*nce, ours]
+        assert [cell.method for cell in paper] == ["fixed-nce"] * 5 + ["joint-nce"]
+
+    def test_mixtures_with_and_without_a_teacher(self):
+        table = TABLES["table6"]
+        published = {cell.name: cell.published for cell in table.select(["paper"])}
+        assert published["mdn-16"] == {"head-pose": 10.71}
+        assert published["mdn-teacher-4"] == {"steering": 1.00, "cells": 2.80, "age": 3.57, "head-pose": 8.69}
+        assert not table.cells["mdn-shared-teacher-4"].published
+
+    def test_every_table_names_tasks_that_exist(self):
+        for name, table in TABLES.items():
+            if name != "table1":
+                assert set(table.datasets) <= set(IMAGE_TASKS)
+
+
+class TestRecipes:
+    def test_the_authors(self):
+        recipe = IMAGE_RECIPES["paper"]
+        assert (recipe.config.epochs, recipe.config.batch_size, recipe.config.learning_rate) == (75, 32, 1e-3)
+        assert (recipe.config.frozen_epochs, recipe.config.frozen_norm) == (20, "training")
+        assert (recipe.backbone, recipe.units, recipe.n_draws, recipe.draws) == (
+            "resnet18",
+            "raw",
+            1024,
+            "independent",
+        )
+
+    def test_trained_weights_are_asked_for_by_name(self):
+        with pytest.raises(ValueError, match="comes without trained weights"):
+            IMAGE_RECIPES["paper"].build_backbone()
+
+    def test_random_weights_are_not_kept(self):
+        with pytest.raises(ValueError, match="learn from nothing"):
+            replace(IMAGE_RECIPES["paper"], weights="random")
+
+    @pytest.mark.parametrize("cell", EVERY, ids=lambda cell: cell.name)
+    def test_every_cell_becomes_its_method(self, cell: Cell):
+        method = QUICK.method(cell, torch.randn(20, 2))
+        assert method.name == cell.method
+        assert isinstance(method.model, MixtureModel if "mdn" in cell.method else EnergyModel)
+        if isinstance(method, methods.MixtureTeacher):
+            assert (method.teacher.backbone is method.model.backbone) == cell.shares_backbone
+            assert method.shared == cell.shares_backbone
+        if cell.sigmas is not None:
+            assert method.noise.sigmas == cell.sigmas
+
+    def test_several_targets_begin_with_the_mixture_alone(self):
+        cell = TABLES["table5"].cells["ours-4"]
+        assert Experiment(cell, SOLID, QUICK, 0).config.mixture_epochs == 1
+        assert Experiment(cell, CELLS, QUICK, 0).config.mixture_epochs == 0
+
+    def test_two_networks_of_a_teacher_begin_with_the_same_trained_weights(self, tmp_path: Path):
+        # As the authors' do; from random weights they begin apart.
+        from safetensors.torch import save_file
+
+        from ebreg.backbones import small_cnn
+
+        save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
+        cell = TABLES["table6"].cells["mdn-teacher-4"]
+        trained = replace(QUICK, weights=str(tmp_path / "cnn.safetensors")).method(cell, torch.randn(20, 1))
+        for one, other in zip(
+            trained.model.backbone.parameters(), trained.teacher.backbone.parameters(), strict=True
+        ):
+            assert torch.equal(one, other)
+            assert one is not other
+
+
+class TestSources:
+    def test_synthetic_images_come_in_two_parts(self):
+        split = CELLS.load()
+        assert split.how == {"split": "synthetic", "seed": 0, "train": 16, "test": 8, "left_out": 0}
+        larger = ImageSource("cells", "synthetic:20").load()
+        assert torch.equal(larger.train.y[:16], split.train.y)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("steering", "synthetic"), "with synthetic images must be one of 'cells', 'head-pose'"),
+            (("ages", "synthetic"), "a task of images must be one of"),
+            (("cells", "synthetic:many"), "synthetic:4000"),
+            (("cells", "synthetic:1"), "at least 2"),
+            (("cells", "synthetic", "time"), "leave out the split"),
+        ],
+    )
+    def test_what_there_is_not_is_refused(self, arguments: tuple[str, ...], message: str):
+        with pytest.raises(ValueError, match=message):
+            ImageSource(*arguments)
+
+
+class TestMeasures:
+    def test_they_are_those_of_the_predictive_distribution(self):
+        experiment = Experiment(TABLES["table3"].cells["ours-4"], CELLS, QUICK, 0)
+        model = experiment.method().model.eval()
+        data = CELLS.load().test
+        x, y = data.__getitems__(range(len(data)))
+        measured = measure(IMAGE_TASKS["cells"], data, model, torch.tensor([1.0]))
+        assert measured["own"] == pytest.approx(-model.log_prob(x, y).mean().item(), abs=1e-4)
+        median = model.predictive(x).quantile(0.5).reshape(y.shape)
+        assert measured["mae"] == pytest.approx((median - y).abs().mean().item(), rel=1e-4)
+        assert set(measured) == {"on_grid", "own", "own_error", "crps", "mae", "cell_nll"}
+
+    @pytest.mark.parametrize("source", [CELLS, SOLID], ids=["one target", "several"])
+    def test_the_grid_is_the_paper_s(self, source: ImageSource):
+        # Straight from the formula: -log of exp f(y) over the sum of exp f on the grid times its cell.
+        task = source.task
+        model = Experiment(TABLES["table3"].cells["ours-4"], source, QUICK, 0).method().model.eval()
+        data = source.load().test.take([0, 1])
+        x, y = data.__getitems__([0, 1])
+        D = y.shape[1]
+        axis = torch.linspace(task.low, task.high, task.n_grid, dtype=torch.float64)
+        grid = torch.stack(torch.meshgrid(*[axis] * D, indexing="ij"), dim=-1).reshape(-1, D)
+        with torch.no_grad():
+            h = model.features(x)
+            f_y = model.f(h, model.standardize(y)).double()
+            parts = [
+                model.f(h, model.standardize(part)[:, None].expand(-1, 2, D)) for part in grid.split(2000)
+            ]
+        volume = ((task.high - task.low) / (task.n_grid - 1)) ** D
+        expected = torch.cat(parts).double().logsumexp(dim=0) + math.log(volume) - f_y
+        assert measure(task, data, model)["on_grid"] == pytest.approx(expected.mean().item(), abs=1e-4)
+
+    def test_a_mixture_needs_no_grid(self):
+        model = Experiment(TABLES["table6"].cells["mdn-4"], CELLS, QUICK, 0).method().model
+        measured = measure(IMAGE_TASKS["cells"], CELLS.load().test, model)
+        assert measured["on_grid"] == measured["own"]
+        assert "own_error" not in measured
+
+    @pytest.mark.parametrize(
+        ("y", "expected"),
+        [
+            (torch.arange(100.0).repeat(3)[:, None], [1.0]),
+            (torch.cartesian_prod(torch.arange(-90, 91, 15.0), torch.tensor([-30.0, 0, 30])), [15.0, 30.0]),
+            (torch.randn(50, 1), None),
+            (torch.zeros(50, 1), None),
+        ],
+    )
+    def test_the_resolution_of_rounded_targets(self, y: Tensor, expected: list[float] | None):
+        found = resolution_of(y)
+        assert (None if found is None else found.tolist()) == expected
+
+
+class TestExperiments:
+    @pytest.mark.parametrize("source", [CELLS, SOLID], ids=["cells", "solid"])
+    @pytest.mark.parametrize("name", ["nce-1-40", "ours-4", "mdn-4", "mdn-teacher-4", "mdn-shared-teacher-4"])
+    def test_each_kind_of_cell_trains_and_is_judged(self, name: str, source: ImageSource, tmp_path: Path):
+        job = ImageJob(tmp_path, (source,), QUICK)
+        record = job(Run(TABLES["table3"].cells[name], source.task_name, 1))
+        assert math.isfinite(record["own"])
+        assert math.isfinite(record["crps"])
+        assert job.recorded(Run(TABLES["table3"].cells[name], source.task_name, 1)) == record
+
+    def test_a_backbone_that_never_learns_is_left_out(self, tmp_path: Path):
+        from safetensors.torch import save_file
+
+        from ebreg.backbones import small_cnn
+
+        save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
+        recipe = replace(
+            QUICK,
+            weights=str(tmp_path / "cnn.safetensors"),
+            config=replace(QUICK.config, epochs=2, frozen_epochs=2),
+        )
+        experiment = Experiment(TABLES["table3"].cells["ours-4"], CELLS, recipe, 0)
+        model, _ = experiment.train(progress=False)
+        assert not list(model.backbone.parameters())
+        # It is what the loop does with the whole network.
+        whole = replace(recipe, config=replace(recipe.config, frozen_epochs=2, epochs=2))
+        method = whole.method(experiment.cell, CELLS.load().train.y)
+        before = {name: value.clone() for name, value in method.model.backbone.state_dict().items()}
+        from ebreg.training import fit
+
+        fit(method, CELLS.load().train, config=experiment.config, progress=False)
+        assert all(
+            torch.equal(value, before[name]) for name, value in method.model.backbone.state_dict().items()
+        )
+        assert math.isfinite(experiment.judge(model)["own"])
+
+    def test_records_of_other_images_are_refused(self, tmp_path: Path):
+        run = Run(TABLES["table3"].cells["mdn-4"], "cells", 0)
+        ImageJob(tmp_path, (CELLS,), QUICK)(run)
+        other = ImageJob(tmp_path, (replace(CELLS, seed=1),), QUICK)
+        with pytest.raises(RuntimeError, match="was made with split"):
+            other(run)
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", nargs="+")
+    image_options.add_to(parser)
+    return parser.parse_args(words)
+
+
+class TestOptions:
+    def test_they_change_parts_of_a_recipe(self):
+        recipe = image_options.recipe_of(
+            parsed("--recipe", "features", "--epochs", "9", "--n-draws", "64", "--precision", "bf16")
+        )
+        assert (recipe.config.epochs, recipe.config.frozen_epochs, recipe.n_draws) == (9, 9, 64)
+        assert recipe.config.precision == "bf16"
+        assert image_options.recipe_of(parsed("--weights", "random")).config.frozen_epochs == 0
+        assert not image_options.recipe_of(parsed("--no-augmentation")).augments
+
+    def test_images_are_named_by_their_task(self):
+        (one,) = image_options.sources_of(parsed("--data", "a.h5"), ["cells"])
+        assert (one.task_name, one.data) == ("cells", "a.h5")
+        two = image_options.sources_of(parsed("--data", "age=b.h5", "cells=a=1.h5"), ["cells", "age"])
+        assert [(source.task_name, source.data) for source in two] == [("cells", "a=1.h5"), ("age", "b.h5")]
+        for words in (["a.h5"], ["cells=a.h5", "b.h5"], ["mine=a.h5"]):
+            with pytest.raises(ValueError, match="--data takes cells=PATH"):
+                image_options.sources_of(parsed("--data", *words), ["cells", "age"])
+
+    def test_they_are_written_as_they_were_given(self):
+        words = ["--recipe", "features", "--split", "time", "--backbone", "resnet18", "--epochs", "9"]
+        assert image_options.as_words(parsed(*words, "--weights", "/a/secret/place.pth")) == [
+            *words[:6],
+            "--weights",
+            "FILE",
+            *words[6:],
+        ]
+
+
+SMALL = ["--backbone", "small-cnn", "--weights", "random", "--epochs", "1", "--n-draws", "4", "--quiet"]
+
+
+class TestCommands:
+    def test_a_table_from_nothing(self, tmp_path: Path, capsys):
+        words = ["reproduce", "table3", "--data", "synthetic:16", "--cells", "ours-4", "mdn-4", "--runs", "1"]
+        assert cli.main([*words, *SMALL, "--out", str(tmp_path)]) == 0
+        text = (tmp_path / "table3" / "table3.md").read_text()
+        assert text == capsys.readouterr().out.rstrip("\n") + "\n"
+        assert "16 images to train on and 8 to be judged by" in text
+        assert "These are other images than the paper's" in text
+        assert "2.66" not in text
+        assert len((tmp_path / "table3" / "runs.csv").read_text().splitlines()) == 3
+        report = [*words, *SMALL, "--out", str(tmp_path), "--report-only"]
+        assert cli.main(report) == 0
+
+    def test_a_table_of_several_tasks(self, tmp_path: Path):
+        words = ["reproduce", "table6", "--data", "cells=synthetic:8", "head-pose=synthetic:8", "--runs", "1"]
+        assert cli.main([*words, "--cells", "mdn-4", *SMALL, "--out", str(tmp_path)]) == 0
+        text = (tmp_path / "table6" / "table6.md").read_text()
+        assert "## cells" in text
+        assert "## head-pose" in text
+
+    def test_a_training_is_kept_and_goes_on(self, tmp_path: Path, capsys):
+        words = [
+            "train",
+            "cells",
+            "--data",
+            "synthetic:16",
+            *SMALL,
+            "--device",
+            "cpu",
+            "--out",
+            str(tmp_path / "a"),
+        ]
+        assert cli.main(words) == 0
+        assert "crps" in capsys.readouterr().out
+        result = json.loads((tmp_path / "a" / "result.json").read_text())
+        assert math.isfinite(result["own"])
+        assert len(result["history"]) == 1
+        assert cli.main([*words, "--resume"]) == 1
+        assert "this training is done" in capsys.readouterr().err
+        (tmp_path / "a" / "result.json").unlink()
+        assert cli.main(words) == 1
+        assert "resume" in capsys.readouterr().err
+        assert cli.main([*words, "--resume"]) == 0
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["cells", "--data", "nowhere.h5"], "is not there"),
+            (["cells", "--data", "synthetic:8", "--method", "mine"], "the method must be one of"),
+            (["cells", "--data", "synthetic:8", "--method", "fixed-nce"], "needs --sigmas"),
+            (["cells", "--data", "synthetic:8", "--sigmas", "1", "2"], "leave out --sigmas"),
+            (["cells", "--data", "synthetic:8", "--shared-backbone"], "for mdn-teacher"),
+            (["cells", "--data", "synthetic:8", "--backbone", "mine"], "the backbone must be one of"),
+            (["cells", "--data", "synthetic:8", "--weights", "nowhere.pth"], "nowhere.pth is not there"),
+            (["cells", "--data", "synthetic:8", "--recipe", "mine"], "the recipe must be one of"),
+            (["cells", "--data", "synthetic:8"], "comes without trained weights"),
+            (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
+        ],
+    )
+    def test_mistakes_are_sentences(self, tmp_path: Path, capsys, words: list[str], message: str):
+        assert cli.main(["train", *words, "--quiet", "--out", str(tmp_path / "run")]) == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.startswith("ebreg: ")
+        assert len(error.splitlines()) == 1
+
+
+def test_two_processes_train_on_images_like_one(tmp_path: Path):
+    words = ["train", "head-pose", "--data", "synthetic:24", *SMALL, "--batch-size", "12", "--device", "cpu"]
+    words[words.index("--epochs") + 1] = "2"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    one = [sys.executable, "-m", "ebreg", *words, "--out", str(tmp_path / "one")]
+    two = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "ebreg"]
+    two += [*words, "--out", str(tmp_path / "two")]
+    for command in (one, two):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+    results = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
+    for ours, theirs in zip(*(result["history"] for result in results), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-3)
+    assert results[0]["own"] == pytest.approx(results[1]["own"], rel=1e-2)
+
+
+def test_files_in_the_official_format_train(tmp_path: Path, capsys):
+    images, counts = CELLS.load().train.__getitems__(range(16))
+    write_hdf5(tmp_path / "Cell200_64x64.h5", images.numpy(), counts.numpy(), IMAGE_TASKS["cells"])
+    words = [
+        "train",
+        "cells",
+        "--data",
+        str(tmp_path),
+        *SMALL,
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    assert cli.main(words) == 0
+    assert "own" in capsys.readouterr().out
