@@ -85,6 +85,6 @@ def _notes(sources: tuple[ImageSource, ...], published: bool) -> list[str]:
         else "* *median (worst)*: of all runs.",
         "* *NLL*: by the library's predictive distribution; *its error*: of log Z, on average.",
         "* *NLL of the rounding cell*: of the interval that a rounded target stands for.",
-        "* *CRPS*: for several targets the energy score; *MAE*: of the median, averaged over the targets.",
+        "* *CRPS*, and *MAE* of the median: averaged over the targets.",
         "* *CPU seconds*: median processor time of a training, one thread.",
     ]

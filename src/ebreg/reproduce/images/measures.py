@@ -15,6 +15,7 @@ from ebreg.models import EnergyModel, Model
 
 _ROWS = 128  # evaluated at once
 _SHARE_OF_TIES = 0.5
+_LEVELS = 100
 
 
 @torch.no_grad()
@@ -29,7 +30,7 @@ def measure(task: ImageTask, data: Data, model: Model, resolution: Tensor | None
 
     Returns:
         ``on_grid``, the NLL normalised on the paper's grid; ``own``, that of the predictive distribution, and
-        ``own_error``, the error of its log Z; ``crps``, the CRPS, for several targets the energy score;
+        ``own_error``, the error of its log Z; ``crps``, the CRPS, averaged over the targets;
         ``mae``, the error of the median; and ``cell_nll``, the NLL of the cell of rounding.
     """
     model = copy.deepcopy(model).eval()
@@ -58,11 +59,10 @@ def resolution_of(y: Tensor) -> Tensor | None:
 
 def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
     p = model.predictive(h)
-    one = y.shape[1] == 1
     median = marginal_quantiles(p, y, torch.tensor(0.5, dtype=torch.float64))
     answers: dict[str, Any] = {
         "own": metrics.nll(p, y),
-        "crps": metrics.crps(p, y) if one else metrics.energy_score(p, y),
+        "crps": metrics.crps(p, y) if y.shape[1] == 1 else _marginal_crps(p, y),
         "mae": (median.reshape(y.shape) - y).abs().mean(dim=1),
     }
     if isinstance(model, EnergyModel):
@@ -70,6 +70,13 @@ def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[st
     if resolution is not None:
         answers["cell_nll"] = metrics.cell_nll(p, y, resolution)
     return answers
+
+
+def _marginal_crps(p: Any, y: Tensor) -> Tensor:
+    # Twice the pinball loss, averaged over levels. An energy score would need draws, and where a proposal is
+    # poor many of them.
+    levels = (torch.arange(_LEVELS, dtype=torch.float64) + 0.5) / _LEVELS
+    return 2 * torch.as_tensor(metrics.pinball(p, y, levels)).reshape(len(y), _LEVELS, -1).mean(dim=(1, 2))
 
 
 def _on_grid(task: ImageTask, model: Any, h: Tensor, y: Tensor, own: Tensor) -> Tensor:
