@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 HOWTO = sorted((ROOT / "docs" / "howto").glob("*.md"))
-PAGES = [ROOT / "README.md", ROOT / "docs" / "getting-started.md", *HOWTO]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("getting-started.md", "images.md")), *HOWTO]
 
 # What a page says, and what runs in its place where the real thing takes long and shows nothing more.
 SHORTER = {
