@@ -18,7 +18,16 @@ from ebreg.config import PAPER
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.reproduce.cells import Cell, Run
-from ebreg.reproduce.images import IMAGE_RECIPES, Experiment, ImageJob, ImageRecipe, ImageSource, measure
+from ebreg.reproduce.images import (
+    IMAGE_RECIPES,
+    Experiment,
+    ImageJob,
+    ImageRecipe,
+    ImageSource,
+    load_images,
+    measure,
+    save,
+)
 from ebreg.reproduce.images import options as image_options
 from ebreg.reproduce.images.measures import resolution_of
 from ebreg.reproduce.tables import TABLES
@@ -217,7 +226,11 @@ class TestExperiments:
         assert all(
             torch.equal(value, before[name]) for name, value in method.model.backbone.state_dict().items()
         )
-        assert math.isfinite(experiment.judge(model)["own"])
+        # Of features and of images it says the same, also when it was saved.
+        own = experiment.judge(model)["own"]
+        assert math.isfinite(own)
+        save(tmp_path / "model", experiment, experiment.of_images(model))
+        assert experiment.judge(load_images(tmp_path / "model"))["own"] == pytest.approx(own, abs=1e-4)
 
     def test_records_of_other_images_are_refused(self, tmp_path: Path):
         run = Run(TABLES["table3"].cells["mdn-4"], "cells", 0)
@@ -303,6 +316,9 @@ class TestCommands:
         result = json.loads((tmp_path / "a" / "result.json").read_text())
         assert math.isfinite(result["own"])
         assert len(result["history"]) == 1
+        model = load_images(tmp_path / "a" / "model")
+        x, y = CELLS.load().test.__getitems__(range(8))
+        assert -model.log_prob(x, y).mean().item() == pytest.approx(result["own"], abs=1e-3)
         assert cli.main([*words, "--resume"]) == 1
         assert "this training is done" in capsys.readouterr().err
         (tmp_path / "a" / "result.json").unlink()

@@ -65,7 +65,7 @@ LAYERS = """
     reproduce.figures reproduce.parts reproduce.sensitivity reproduce.tracking
     reproduce.images.measures reproduce.images.recipes reproduce.images.sources
     reproduce.images.experiments reproduce.images.options
-    reproduce.images.jobs
+    reproduce.images.jobs reproduce.images.saving
     reproduce.images.commands
     reproduce.images reproduce.toy_commands
     reproduce.commands

@@ -5,11 +5,11 @@ import json
 import os
 from pathlib import Path
 
-from ebreg import checks, folders
+from ebreg import checks
 from ebreg.datasets.images import IMAGE_TASKS
 from ebreg.methods import METHODS, FixedNCE
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.images import Experiment
+from ebreg.reproduce.images import Experiment, save
 from ebreg.reproduce.images import options as image_options
 
 CHECKPOINT, MODEL, RESULT = "checkpoint.safetensors", "model", "result.json"
@@ -53,8 +53,8 @@ def run(options: argparse.Namespace) -> None:
         print(f"interrupted after {len(training.history)} epochs; go on by the same command with --resume")
         return
     model.cpu()
-    folders.write(folder / MODEL, {"settings": settings}, model.state_dict(), overwrite=True)
     measured = experiment.judge(model)
+    save(folder / MODEL, experiment, experiment.of_images(model))
     result = {"settings": settings, "seconds": training.seconds, "history": training.history, **measured}
     partial = folder / f".{RESULT}.partial"
     partial.write_text(json.dumps(result, indent=1), encoding="utf-8")

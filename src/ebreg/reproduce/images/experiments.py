@@ -91,13 +91,21 @@ class Experiment:
         training = fit(method, data, config=config, checkpoint=checkpoint, resume=resume, progress=progress)
         return method.model, training
 
+    def of_images(self, model: Model) -> Model:
+        """A trained model that takes images, where it was trained on features of them; in place."""
+        if self._on_features:
+            model.backbone = self.recipe.build_backbone().to(model.like.device)
+            model.x_units = BACKBONES[self.recipe.backbone].units().to(model.like.device)
+        return model
+
     def judge(self, model: Model) -> dict[str, float]:
         """Measure a trained model by the test images."""
         task = self.source.task
         resolution = (
             resolution_of(self._split.train.y) if task.spacing is None else torch.tensor([task.spacing])
         )
-        data = self._features[1] if self._on_features else self._split.test
+        takes_features = self._on_features and model.x_units is None
+        data = self._features[1] if takes_features else self._split.test
         return measure(task, data, model, resolution)
 
     @property

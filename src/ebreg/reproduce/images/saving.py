@@ -1,0 +1,61 @@
+"""Trained models of images as folders: weights and settings, from which the networks are built again."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ebreg import folders
+from ebreg.backbones import BACKBONES
+from ebreg.config import TrainingConfig
+from ebreg.errors import ModelFileError
+from ebreg.models import Model
+from ebreg.reproduce.cells import Cell
+from ebreg.reproduce.images.experiments import Experiment
+from ebreg.reproduce.images.recipes import RANDOM, ImageRecipe
+
+
+def save(path: Path, experiment: Experiment, model: Model) -> None:
+    """Write a trained model, in place of an earlier one.
+
+    Args:
+        path: The folder.
+        experiment: What it was trained by.
+        model: Takes images; see :meth:`Experiment.of_images`.
+    """
+    facts = {"images": experiment.settings, "n_targets": model.n_targets}
+    folders.write(path, facts, model.state_dict(), overwrite=True)
+
+
+def load_images(path: str | Path) -> Model:
+    """Read a model that ``ebreg train`` wrote: it takes images (B, C, H, W), and answers by ``predictive``.
+
+    Args:
+        path: The folder ``model`` of the training.
+    """
+    path = Path(path)
+    config, tensors = folders.read(path)
+    try:
+        model = _blank(config["images"], config["n_targets"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} holds no model of images, or was edited ({error!r}); ebreg.load reads saved regressors"
+        ) from error
+    folders.fill(model, tensors)
+    return model.eval()
+
+
+def _blank(settings: dict[str, Any], n_targets: int) -> Model:
+    # Units and weights come from the file: any targets, and any weights, give the structure.
+    backbone, sigmas = settings["backbone"], settings["sigmas"]
+    cell = Cell(
+        settings["cell"],
+        "",
+        settings["method"],
+        n_components=settings["n_components"],
+        sigmas=None if sigmas is None else tuple(sigmas),
+        shares_backbone=settings["shares_backbone"],
+    )
+    weights = None if BACKBONES[backbone].pretrained else RANDOM
+    recipe = ImageRecipe(TrainingConfig(), backbone, weights, settings["units"])
+    return recipe.method(cell, torch.tensor([[0.0], [1.0]]).expand(2, n_targets)).model
