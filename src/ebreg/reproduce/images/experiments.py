@@ -66,13 +66,14 @@ class Experiment:
             "n_draws": recipe.n_draws,
             "draws": recipe.draws,
             "augments": recipe.augments,
+            "on_features": recipe.on_features,
             **asdict(self.config),
         }
 
     def method(self) -> Method:
         """A new one, with weights by the seed."""
         with seeded(self.seed):
-            return self.recipe.method(self.cell, self._split.train.y, self._on_features)
+            return self.recipe.method(self.cell, self._split.train.y)
 
     def train(
         self,
@@ -84,7 +85,7 @@ class Experiment:
         """Train; the arguments are those of :func:`ebreg.training.fit`."""
         method, config = self.method().to(device), self.config
         data: Data = self._split.train
-        if self._on_features:
+        if self.recipe.on_features:
             # There is no backbone left to freeze, nor to compute with.
             data, config = self._features[0], replace(config, frozen_epochs=0)
         data = self.recipe.data(data, self.source.task)
@@ -93,10 +94,11 @@ class Experiment:
 
     def of_images(self, model: Model) -> Model:
         """A trained model that takes images, where it was trained on features of them; in place."""
-        if self._on_features:
-            model.backbone = self.recipe.build_backbone().to(model.like.device)
-            model.x_units = BACKBONES[self.recipe.backbone].units().to(model.like.device)
-        return model
+        return (
+            attach(model, self.recipe.build_backbone(), self.recipe.backbone)
+            if self.recipe.on_features
+            else model
+        )
 
     def judge(self, model: Model) -> dict[str, float]:
         """Measure a trained model by the test images."""
@@ -104,13 +106,9 @@ class Experiment:
         resolution = (
             resolution_of(self._split.train.y) if task.spacing is None else torch.tensor([task.spacing])
         )
-        takes_features = self._on_features and model.x_units is None
+        takes_features = self.recipe.on_features and model.x_units is None
         data = self._features[1] if takes_features else self._split.test
         return measure(task, data, model, resolution)
-
-    @property
-    def _on_features(self) -> bool:
-        return self.recipe.keeps_backbone(self.source.task)
 
     @property
     def _split(self) -> ImageSplit:
@@ -119,6 +117,13 @@ class Experiment:
     @property
     def _features(self) -> tuple[Data, Data]:
         return _features_of(self.source, self.recipe.backbone, self.recipe.weights)
+
+
+def attach(model: Model, backbone: nn.Module, name: str) -> Model:
+    """Put a backbone, and the units of its pixels, before a model of its features; in place."""
+    model.backbone = nn.Sequential(backbone, model.backbone)
+    model.x_units = BACKBONES[name].units()
+    return model.to(model.like.device)
 
 
 # A process does many trainings on the same images.

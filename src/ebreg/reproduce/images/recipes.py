@@ -18,6 +18,8 @@ from ebreg.units import Units
 
 RANDOM = "random"
 UNITS = ("raw", "standard")
+# Width of the layer on features that stay: that of the paper's features.
+_NECK = 512
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,26 @@ class ImageRecipe:
             return Augmented(train, task.augmentation)
         return train
 
-    def keeps_backbone(self, task: ImageTask) -> bool:
-        """Whether features are the same from the first epoch to the last."""
+    @property
+    def on_features(self) -> bool:
+        """Whether the backbone never learns, so that its features are inputs like any other."""
         frozen = self.config.frozen_epochs >= self.config.epochs and self.config.frozen_norm == "evaluation"
-        return frozen and not (self.augments and task.augmentation is not None)
+        return frozen and not self.augments
 
     def build_backbone(self) -> nn.Module:
         """The backbone with its weights; random ones only where they are asked for."""
         known = BACKBONES[self.backbone]
         return known.build() if self.weights == RANDOM else known.build_trained(self.weights)
 
-    def method(self, cell: Cell, y: Tensor, on_features: bool = False) -> Method:
+    def method(self, cell: Cell, y: Tensor) -> Method:
         """A new method for a cell, with weights from torch's random state.
 
         Args:
             cell: The setting.
             y: Targets of the training images, shape (n, D).
-            on_features: Whether the inputs are the backbone's features rather than images.
         """
-        parts = self._parts(cell, y.shape[1], on_features)
-        x_units = None if on_features else BACKBONES[self.backbone].units()
-        units: dict[str, Any] = {"x_units": x_units}
+        parts = self._parts(cell, y.shape[1])
+        units: dict[str, Any] = {"x_units": None if self.on_features else BACKBONES[self.backbone].units()}
         tail: dict[str, Any] = {}
         if self.units == "standard":
             learned = Units.of(None, y)
@@ -89,19 +90,23 @@ class ImageRecipe:
             return MixtureNLL(MixtureModel(parts.backbone, parts.mixture, **units))
         if cell.method == MixtureTeacher.name:
             student = MixtureModel(parts.backbone, parts.mixture, **units)
-            own = None if cell.shares_backbone else self._backbone(on_features)
+            own = None if cell.shares_backbone else self._learning_part()
             return MixtureTeacher(student, parts.energy, own, **tail, **sampling)
         if cell.sigmas is not None:  # noise around the target, drawn as in the paper
             sampling = {"n_draws": self.n_draws, "sigmas": cell.sigmas}
         model = EnergyModel(parts.backbone, parts.energy, parts.mixture, **units, **tail)
         return METHODS[cell.method](model, **sampling)
 
-    def _parts(self, cell: Cell, n_targets: int, on_features: bool) -> Parts:
-        heads = networks.image_heads(n_targets, cell.n_components, BACKBONES[self.backbone].n_features)
-        return replace(heads, backbone=self._backbone(on_features))
+    def _parts(self, cell: Cell, n_targets: int) -> Parts:
+        n_features = _NECK if self.on_features else BACKBONES[self.backbone].n_features
+        heads = networks.image_heads(n_targets, cell.n_components, n_features)
+        return replace(heads, backbone=self._learning_part())
 
-    def _backbone(self, on_features: bool) -> nn.Module:
-        return nn.Identity() if on_features else self.build_backbone()
+    def _learning_part(self) -> nn.Module:
+        # Features that stay need a layer that learns: it stands for the backbone, and shares its role.
+        if self.on_features:
+            return networks.MLP(BACKBONES[self.backbone].n_features, (_NECK,))
+        return self.build_backbone()
 
 
 IMAGE_RECIPES: dict[str, ImageRecipe] = {
@@ -113,7 +118,8 @@ IMAGE_RECIPES: dict[str, ImageRecipe] = {
         n_draws=1024,
         draws="independent",
     ),
-    # A trained backbone that never learns, its features computed once: minutes instead of hours.
+    # A trained backbone that never learns, its features computed once, and a layer on them that does: minutes
+    # instead of hours.
     "features": ImageRecipe(
         replace(PAPER, frozen_epochs=PAPER.epochs), backbone="efficientnet-lite0", augments=False
     ),

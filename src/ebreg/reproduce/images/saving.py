@@ -11,7 +11,7 @@ from ebreg.config import TrainingConfig
 from ebreg.errors import ModelFileError
 from ebreg.models import Model
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.images.experiments import Experiment
+from ebreg.reproduce.images.experiments import Experiment, attach
 from ebreg.reproduce.images.recipes import RANDOM, ImageRecipe
 
 
@@ -56,6 +56,9 @@ def _blank(settings: dict[str, Any], n_targets: int) -> Model:
         sigmas=None if sigmas is None else tuple(sigmas),
         shares_backbone=settings["shares_backbone"],
     )
-    weights = None if BACKBONES[backbone].pretrained else RANDOM
-    recipe = ImageRecipe(TrainingConfig(), backbone, weights, settings["units"])
-    return recipe.method(cell, torch.tensor([[0.0], [1.0]]).expand(2, n_targets)).model
+    on_features = settings["on_features"]
+    config = TrainingConfig(epochs=1, frozen_epochs=int(on_features))
+    weights = None if BACKBONES[backbone].pretrained or on_features else RANDOM
+    recipe = ImageRecipe(config, backbone, weights, settings["units"], augments=not on_features)
+    model = recipe.method(cell, torch.tensor([[0.0], [1.0]]).expand(2, n_targets)).model
+    return attach(model, BACKBONES[backbone].build(), backbone) if on_features else model
