@@ -98,7 +98,7 @@ def _notes(options: argparse.Namespace) -> list[str]:
         "",
         "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
         "* *median (worst)*: of all runs that gave a number; *failed*: those that did not.",
-        "* *own*: the density is normalised by the library's predictive distribution, not on a grid. It is huge",
-        "  where f grows without end beyond the grid: such a model is no density, which the grid hides.",
+        "* *own*: the density is normalised by the library's predictive distribution, not on a grid. It is",
+        "  huge where f grows without end beyond the grid: such a model is no density, which the grid hides.",
         "* *CPU seconds*: median processor time of a training, one thread.",
     ]
