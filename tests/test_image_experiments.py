@@ -13,9 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebreg import cli, methods
+from ebreg import cli, methods, metrics
 from ebreg.config import PAPER
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
+from ebreg.distributions import GaussianMixture
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.reproduce.cells import Cell, Run
 from ebreg.reproduce.images import (
@@ -29,7 +30,7 @@ from ebreg.reproduce.images import (
     save,
 )
 from ebreg.reproduce.images import options as image_options
-from ebreg.reproduce.images.measures import resolution_of
+from ebreg.reproduce.images.measures import _marginal_crps, resolution_of
 from ebreg.reproduce.tables import TABLES
 
 QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
@@ -171,6 +172,17 @@ class TestMeasures:
         volume = ((task.high - task.low) / (task.n_grid - 1)) ** D
         expected = torch.cat(parts).double().logsumexp(dim=0) + math.log(volume) - f_y
         assert measure(task, data, model)["on_grid"] == pytest.approx(expected.mean().item(), abs=1e-4)
+
+    def test_the_crps_of_several_targets_is_that_of_each(self):
+        p = GaussianMixture(torch.zeros(5, 1), torch.zeros(5, 1, 2), torch.tensor([1.0, 3.0]).expand(5, 1, 2))
+        y = torch.linspace(-2, 2, 10, dtype=torch.float64).reshape(5, 2)
+        each = [
+            metrics.crps(
+                GaussianMixture(p.logits, p.means[..., i : i + 1], p.scales[..., i : i + 1]), y[:, i]
+            )
+            for i in (0, 1)
+        ]
+        torch.testing.assert_close(_marginal_crps(p, y), sum(each) / 2, rtol=0.01, atol=0.01)
 
     def test_a_mixture_needs_no_grid(self):
         model = Experiment(TABLES["table6"].cells["mdn-4"], CELLS, QUICK, 0).method().model
