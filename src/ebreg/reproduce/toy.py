@@ -45,7 +45,7 @@ class ToyJob(Job):
             "units": recipe.units,
             "network": recipe.network,
             "network_settings": dict(recipe.network_settings),
-            "n_draws": recipe.n_draws,
+            "n_draws": recipe.n_draws[run.dataset],
             "draws": recipe.draws,
             **asdict(self._config(run)),
         }
