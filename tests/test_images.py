@@ -328,7 +328,7 @@ class TestAugmentation:
     def test_all_of_it_happens_as_often_as_it_should(self):
         n = 1800
         x = torch.full((n, 1, 4, 4), 255, dtype=torch.uint8)
-        seen, poses = HeadPoseAugmentation(size=6)(x, torch.ones(n, 2), torch.rand(n, 4))
+        seen, poses = HeadPoseAugmentation()(x, torch.ones(n, 2), torch.rand(n, 4))
         mirrored = (poses[:, 0] < 0).double().mean().item()
         assert mirrored == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(n))
         sides = (seen[:, 0, 0] > 0).sum(dim=1)  # 0.7 to 1.5 times 4 is 3 to 6

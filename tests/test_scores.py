@@ -374,6 +374,12 @@ class TestCellNLL:
             with pytest.raises(ValueError, match="one number, or one for each of 2 targets"):
                 metrics.cell_nll(p, y, [1.0, 1.0, 1.0])
 
+    @pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0])
+    def test_spikes_of_several_targets_gain_nothing(self, sigma):
+        y = 15 * normal(20, 3, seed=5).round()
+        spikes = GaussianMixture(torch.zeros(20, 1), y[:, None], torch.full((20, 1, 3), sigma).double())
+        assert metrics.cell_nll(spikes, y, 15.0).abs().max() < 1e-9
+
     def test_no_density_no_mass(self):
         class Nothing(GaussianMixture):
             def log_prob(self, value):

@@ -2,11 +2,28 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
+
+
+class _Sum(torch.autograd.Function):
+    """The sum over the processes; its gradient is the sum of theirs, since each of them uses it."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
 
 
 class SharedBatchNorm(_BatchNorm):
@@ -28,11 +45,11 @@ class SharedBatchNorm(_BatchNorm):
             return super().forward(x)
         dims = [0, *range(2, x.dim())]
         values = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-        n = all_reduce(values.new_tensor([values.numel() / values.shape[1]]))
-        mean = all_reduce(values.sum(dim=dims)) / n
+        n = _Sum.apply(values.new_tensor([values.numel() / values.shape[1]]))
+        mean = _Sum.apply(values.sum(dim=dims)) / n
         centred = values - _along_channels(mean, x)
         # Two sums, one after the other: the mean of squares minus a squared mean would lose digits.
-        variance = all_reduce(centred.square().sum(dim=dims)) / n
+        variance = _Sum.apply(centred.square().sum(dim=dims)) / n
         self._remember(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
         normal = centred * _along_channels((variance + self.eps).rsqrt(), x)
         if self.affine:

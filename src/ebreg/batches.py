@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Sequence
+from dataclasses import is_dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -82,6 +83,7 @@ class ExampleData:
     def __init__(self, examples: Any):
         self._examples = examples
         self.checksum: int | None = getattr(examples, "checksum", None)
+        self.weights: Tensor | None = getattr(examples, "weights", None)
         self.augmentation: Augmentation | None = getattr(examples, "augmentation", None)
 
     def __len__(self) -> int:
@@ -125,6 +127,7 @@ class Augmented:
         self._examples = as_data(examples)
         self.augmentation = augmentation
         self.checksum: int | None = getattr(self._examples, "checksum", None)
+        self.weights: Tensor | None = getattr(self._examples, "weights", None)
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -137,6 +140,11 @@ class Augmented:
 def augmentation_of(data: Data) -> Augmentation | None:
     """How examples are changed when they are trained on; None: not at all."""
     return getattr(data, "augmentation", None)
+
+
+def describe(augmentation: Augmentation) -> str:
+    """An augmentation by its name, with its settings if it is a dataclass; the same in every process."""
+    return repr(augmentation) if is_dataclass(augmentation) else type(augmentation).__qualname__
 
 
 def weights_of(data: Data) -> Tensor:

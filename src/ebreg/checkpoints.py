@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebreg import wholes
 from ebreg.errors import CheckpointError
 
 FORMAT = 1
@@ -30,15 +31,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
     # safetensors refuses tensors that share memory, as tied weights do.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with wholes.replacing(path) as partial:
+        partial.write_bytes(content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -78,6 +78,10 @@ class EnergyHead(nn.Module):
             f, shape (M, B) or (B,).
         """
         self._check_features(h)
+        with _at_full_precision(h):
+            return self._at_draws(h.to(self.output_layer.weight.dtype), y)
+
+    def _at_draws(self, h: Tensor, y: Tensor) -> Tensor:
         B, D = h.shape[0], self.n_targets
         if y.dim() not in (2, 3) or y.shape[-2:] != (B, D) or y.shape[0] < 1:
             raise ValueError(
@@ -111,6 +115,10 @@ class EnergyHead(nn.Module):
             raise ValueError(
                 f"y takes shape (G, D) with G >= 1 and D = {self.n_targets}, got {tuple(y.shape)}"
             )
+        with _at_full_precision(h):
+            return self._on_grid(h.to(self.output_layer.weight.dtype), y)
+
+    def _on_grid(self, h: Tensor, y: Tensor) -> Tensor:
         n_columns = self._columns_of_tile(h.device)
         # Nodes come last in a tile: W_x h is then one number for a long run of memory. Of rows it takes some:
         # W_y h_y, which is read again for each of them, is then small and stays near.
@@ -168,7 +176,7 @@ class EnergyHead(nn.Module):
 
     @property
     def _is_one_relu_layer(self) -> bool:
-        return self.activation == "relu" and not self.joint_layers and not torch.is_autocast_enabled()
+        return self.activation == "relu" and not self.joint_layers
 
     def _energy_of_max(self, z_x: Tensor, z_y: Tensor, out: Tensor | None) -> Tensor:
         """The same where only the output layer follows: one pass over the tile less.
@@ -185,9 +193,13 @@ class EnergyHead(nn.Module):
         for layer in self.joint_layers:
             b = act(layer(a))
             a = a + b if self.residual and a.shape == b.shape else b
-        # Half precision would round f = -50 to steps of 1/4.
-        with torch.autocast(a.device.type, enabled=False):
-            return self.output_layer(a.to(self.output_layer.weight.dtype)).squeeze(0)
+        return self.output_layer(a).squeeze(0)
+
+
+def _at_full_precision(h: Tensor) -> torch.autocast:
+    # Half precision would round f = -50 to steps of 1/4, and before that targets of 150 to whole numbers: the
+    # energy of neighbouring draws would be the same.
+    return torch.autocast(h.device.type, enabled=False)
 
 
 class _ColumnLinear(nn.Linear):

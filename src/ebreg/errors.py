@@ -13,6 +13,10 @@ class TrainingError(EbregError):
     """A training that cannot go on."""
 
 
+class UndefinedError(EbregError, ValueError):
+    """A question that has no answer, because the numbers behind it are not finite."""
+
+
 class ModelFileError(EbregError):
     """A model folder that cannot be used."""
 

@@ -35,7 +35,7 @@ def write(
     from safetensors.torch import save_file
 
     path = path.resolve()  # a link stays, and what it points to is written
-    _check_free(path, overwrite)
+    check_free(path, overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Written beside its place and moved there whole: a crash leaves no half of a model behind.
     fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
@@ -119,7 +119,12 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     module.load_state_dict(dict(tensors))
 
 
-def _check_free(path: Path, overwrite: bool) -> None:
+def check_free(path: Path, overwrite: bool = True) -> None:
+    """Require that :func:`write` may write there.
+
+    Raises:
+        FileExistsError: If something is there that it would not replace.
+    """
     if not path.exists() and not path.is_symlink():
         return
     if overwrite and _is_model(path):

@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 
 from ebreg import checks, networks
 from ebreg.distributions import GaussianMixture, TruncatedMixture
+from ebreg.errors import UndefinedError
 from ebreg.networks import Parts
 from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
 from ebreg.proposals import RowByRow
@@ -58,7 +59,7 @@ class Model(nn.Module):
         """The default for a table x (n, C) with targets y (n, D), in their units."""
         x, y = checks.table("x", x), checks.table("y", y)
         units = Units.of(x, y, bounds)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.tail.bounds)
+        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.ends)
         return cls.of(parts, units)
 
     @property
@@ -120,7 +121,7 @@ class Model(nn.Module):
         h = self.features(x)
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
-            raise ValueError(
+            raise UndefinedError(
                 "features are not finite: some inputs are too large for the precision of the backbone, or "
                 "its weights are not finite"
             )

@@ -87,6 +87,11 @@ class MixtureHead(nn.Module):
     def forward(self, h: Tensor) -> GaussianMixture:
         """(B, H) -> a mixture with batch shape (B,) and event shape (D,)."""
         checks.shape("h", h, ("B", self.n_features))
+        # Whatever the backbone computes in: half precision would round means and deviations.
+        with torch.autocast(h.device.type, enabled=False):
+            return self._mixture(h.to(self.hidden.weight.dtype))
+
+    def _mixture(self, h: Tensor) -> GaussianMixture:
         hidden = ACTIVATIONS[self.activation](self.hidden(h)).chunk(3, dim=1)
         shape = (len(h), self.n_components, self.n_targets)
         # Densities are kept in single precision at least, whatever the network computes in.

@@ -17,6 +17,7 @@ class Processes:
 
     rank: int = 0
     count: int = 1
+    device: torch.device | str = "cpu"
 
     @property
     def is_first(self) -> bool:
@@ -47,8 +48,7 @@ class Processes:
         """Sums over the processes."""
         if self.count == 1:
             return list(values)
-        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        tensor = torch.tensor(values, dtype=torch.float64, device=device)
+        tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return tensor.tolist()
 
@@ -60,10 +60,12 @@ def connect(device: torch.device) -> Iterator[Processes]:
         yield Processes()
         return
     started_here = not dist.is_initialized()
+    on_cuda = device.type == "cuda"
     if started_here:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        # Sums over processes need a device for each of them, which is not the first by itself.
+        dist.init_process_group("nccl" if on_cuda else "gloo", device_id=device if on_cuda else None)
     try:
-        yield Processes(dist.get_rank(), dist.get_world_size())
+        yield Processes(dist.get_rank(), dist.get_world_size(), device)
         dist.barrier()  # nobody leaves while another still waits for an answer
     finally:
         if started_here:

@@ -51,7 +51,6 @@ class State:
 
     def __init__(self, method: Method, config: TrainingConfig):
         self.method, self._anchor = method, config.anchor
-        self._learns_in_stages = config.frozen_epochs + config.mixture_epochs > 0
         self.parameters = [p for p in method.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters,
@@ -167,11 +166,9 @@ class State:
         for name, value in tensors.items():
             index, slot = name.split(".", 1)
             slots.setdefault(int(index), {})[slot] = value
-        # One that has not learned yet, frozen or not in use, has no slots.
+        # One that has not learned yet, frozen or not in use, has none.
         if not set(slots) <= set(range(len(self.parameters))):
             raise KeyError(f"the optimiser knows more than {len(self.parameters)} parameters")
-        if len(slots) < len(self.parameters) and not self._learns_in_stages:
-            raise KeyError(f"the optimiser knows {len(slots)} of {len(self.parameters)} parameters")
         for i, known in slots.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 checks.shape(f"optimizer {name}", known[name], tuple(self.parameters[i].shape))

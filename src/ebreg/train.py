@@ -1,11 +1,12 @@
 """``ebreg train``: one method on one set of images, with checkpoints, on one device or several."""
 
 import argparse
+import copy
 import json
 import os
 from pathlib import Path
 
-from ebreg import checks
+from ebreg import checks, folders, wholes
 from ebreg.datasets.images import IMAGE_TASKS
 from ebreg.methods import METHODS, FixedNCE
 from ebreg.reproduce.cells import Cell
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     if (folder / RESULT).exists():
         raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
     settings = experiment.settings  # what can fail fails before the training
+    folders.check_free(folder / MODEL)
     folder.mkdir(parents=True, exist_ok=True)
     model, training = experiment.train(
         _device(options.device), folder / CHECKPOINT, options.resume, progress=not options.quiet
@@ -50,15 +52,14 @@ def run(options: argparse.Namespace) -> None:
     if int(os.environ.get("RANK", "0")) > 0:
         return
     if training.interrupted:
-        print(f"interrupted after {len(training.history)} epochs; go on by the same command with --resume")
-        return
+        print(f"stopped after {len(training.history)} epochs; go on by the same command with --resume")
+        raise KeyboardInterrupt
     model.cpu()
+    save(folder / MODEL, experiment, experiment.finished(copy.deepcopy(model)))
     measured = experiment.judge(model)
-    save(folder / MODEL, experiment, experiment.of_images(model))
     result = {"settings": settings, "seconds": training.seconds, "history": training.history, **measured}
-    partial = folder / f".{RESULT}.partial"
-    partial.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    partial.replace(folder / RESULT)
+    with wholes.replacing(folder / RESULT) as partial:
+        partial.write_text(json.dumps(result, indent=1), encoding="utf-8")
     for name, value in measured.items():
         print(f"{name:10} {value:.4f}")
 

@@ -8,7 +8,7 @@ same weights, to the last bit, as one that was not.
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ebreg import checkpoints
 from ebreg.batch_norm import has_batch_norm, shared_statistics
-from ebreg.batches import Data, as_data, augmentation_of, weights_of
+from ebreg.batches import Data, as_data, augmentation_of, describe, weights_of
 from ebreg.config import PRECISIONS, TrainingConfig
 from ebreg.errors import TrainingError
 from ebreg.interrupts import stop_on_interrupt
@@ -56,6 +56,7 @@ def fit(
     resume: bool = False,
     progress: bool = True,
     after_epoch: Callable[[int], None] | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> Training:
     """Train a method on data, in place.
 
@@ -73,6 +74,8 @@ def fit(
         resume: Continue from the checkpoint if it is there, start anew if it is not.
         progress: Whether to show a progress bar.
         after_epoch: Called with the number of epochs finished, after each.
+        identity: What else must be equal for a checkpoint to be of this training, as JSON holds it, beside
+            the data, the method and the settings.
     """
     if not isinstance(method, Method):
         raise TypeError(f"fit takes a method, such as methods.JointNCE(model); got {type(method).__name__}")
@@ -95,7 +98,7 @@ def fit(
         seeded(config.seed, device),
         shared_statistics(method, processes.count),
     ):
-        run = _Run(method, data, validation, config, processes)
+        run = _Run(method, data, validation, config, processes, identity or {})
         try:
             if path is not None and path.exists():
                 run.restore(path)
@@ -116,8 +119,10 @@ class _Run:
         validation: Data | None,
         config: TrainingConfig,
         processes: Processes,
+        identity: Mapping[str, Any],
     ):
         self.method, self.data, self.validation = method, data, validation
+        self.identity = identity
         self.config, self.processes = config, processes
         self.device = method.model.like.device
         self.weights = weights_of(data)
@@ -288,7 +293,9 @@ class _Run:
             "rows": len(self.data),
             "validation rows": n_validation,
             "the checksum of the data": getattr(self.data, "checksum", None),
+            "the augmentation": None if self.augmentation is None else describe(self.augmentation),
             **settings,
+            **self.identity,
         }
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ebreg import checks
 from ebreg.scaling import Bounds, Standardizer, Tail
@@ -14,16 +15,16 @@ class Units:
     """The units of a model.
 
     Attributes:
-        x: Of the inputs; None where a backbone takes them as they are.
+        x: Of the inputs, such as those of a table or of pixels; None: a backbone takes them as they are.
         y: Of the targets.
         bounds: Ends of the targets, in the user's units.
-        tail: Where the energy ends, in standard units.
+        tail: Where the energy ends, in standard units; None leaves that to the network.
     """
 
-    x: Standardizer | None
+    x: nn.Module | None
     y: Standardizer
     bounds: Bounds
-    tail: Tail
+    tail: Tail | None
 
     @classmethod
     def of(cls, x: Any, y: Any, bounds: Bounds | None = None) -> "Units":
@@ -41,6 +42,16 @@ class Units:
             bounds,
             Tail.of(y_units(y), bounds.standardized(y_units).near(y_units(y))),
         )
+
+    @property
+    def ends(self) -> Bounds:
+        """Of the targets, in standard units."""
+        return self.bounds.standardized(self.y) if self.tail is None else self.tail.bounds
+
+    @classmethod
+    def raw(cls, x: nn.Module | None, n_targets: int) -> "Units":
+        """Targets are learned as they are, and nothing is known of their range."""
+        return cls(x, Standardizer.identity(n_targets, "y"), Bounds.none(n_targets), None)
 
     @classmethod
     def blank(cls, n_inputs: int | None, n_targets: int, bounded: bool) -> "Units":

@@ -201,7 +201,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 n_components=checks.at_least("n_components", self.n_components, 1),
                 width=width,
                 min_scale=ties.min_scale(units.y.scale),
-                bounded=not units.tail.bounds.are_open,
+                bounded=not units.ends.are_open,
             )
             return design, self._method(design, units, backbone)
 

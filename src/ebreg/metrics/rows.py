@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ebreg import checks
+from ebreg.errors import UndefinedError
 
 Values: TypeAlias = Tensor | np.ndarray
 
@@ -138,7 +139,7 @@ def _refuse_nan(name: str, values: Tensor) -> None:
     bad = values.isnan()
     if bad.any():
         row = int(bad.nonzero()[0, 0])
-        raise ValueError(
+        raise UndefinedError(
             f"{name} is not a number in row {row}, though the target is finite: the distribution of that row "
             "is not defined. Look for NaN in its inputs and in the model's parameters."
         )

@@ -27,6 +27,8 @@ _LEVELS = (1e-6, 1e-3, 0.03, 0.2, 0.4, 0.6, 0.8, 0.97, 1 - 1e-3, 1 - 1e-6)
 _N_ROUNDS, _N_SPLITS = 20, 16
 # Where a difference of cdfs keeps a smaller share of them, rounding has taken more than half of its digits.
 _LOST = 1e-8
+# A distribution function that comes from draws does not resolve less.
+_SMALL = 0.05
 # Nodes of Gauss's rule on each side of a cell, by the number of targets.
 _NODES = {1: 16, 2: 12, 3: 8}
 
@@ -165,8 +167,8 @@ def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
     Rounded targets reward a density for spikes on the grid of rounding, without bound. The probability of the
     cell does not: it is at most 1, so this is at least 0. For small r it is close to nll - log r.
 
-    For one target the probability is a difference of the distribution function, for several an integral of
-    the density over the cell by Gauss's rule, which is coarse for spikes that are narrow beside the cell.
+    The probability is a difference of the distribution function. Where that is lost in rounding, or, with
+    several targets, small beside what draws resolve, it is the density's integral by Gauss's rule.
 
     Args:
         dist: The predictive distributions of n rows.
@@ -187,14 +189,13 @@ def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
                 f"resolution must be one number, or one for each of {D} targets; got {resolution}"
             )
         widths = r.expand(D).to(y.device)
-        log_mass = _log_mass_of_cell(p, y, widths)
-        if D == 1:
-            high = p.cdf(y + widths / 2)
-            mass = high - p.cdf(y - widths / 2)
-            # Far out on the right, or in a very narrow cell, the difference is rounding; there the density
-            # speaks.
-            lost = mass <= _LOST * high
-            log_mass = torch.where(lost, log_mass, torch.where(lost, 1.0, mass).log())
+        corners = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * D).reshape(-1, D).to(y)
+        below = p.cdf(y + corners[:, None] * (widths / 2))  # (2^D, B)
+        # By inclusion and exclusion: of the corners, those with an odd number of lower ends are taken away.
+        mass = (corners.prod(dim=1)[:, None] * below).sum(dim=0)
+        # Far out on the right, or in a very narrow cell, it is rounding; there the density speaks.
+        lost = mass <= (_LOST * below[-1] if D == 1 else _SMALL)
+        log_mass = torch.where(lost, _log_mass_of_cell(p, y, widths), torch.where(lost, 1.0, mass).log())
         return 0.0 - log_mass.clamp(max=0.0)  # rather than -0
 
     return by_row("cell_nll", score, dist, y)

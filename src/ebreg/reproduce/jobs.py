@@ -34,6 +34,14 @@ class Job(ABC):
     def settings(self, run: Run) -> dict[str, Any]:
         """All that the outcome of a run depends on, as JSON holds it."""
 
+    def knows(self, run: Run) -> bool:
+        """Whether it has what the run needs."""
+        return True
+
+    @abstractmethod
+    def prepare(self, run: Run) -> None:
+        """Do what several runs share, and what is not part of the time of a training."""
+
     @abstractmethod
     def train(self, run: Run) -> Model:
         """Train; what cannot be trained raises an EbregError."""
@@ -50,12 +58,15 @@ class Job(ABC):
             return record
         try:
             with one_thread():
+                self.prepare(run)
                 record, model = self._do(run)
         except Exception as error:
             raise EbregError(f"the run {run.key} cannot be done: {type(error).__name__}: {error}") from error
-        # Of two commands in one folder the first to finish a run keeps both files.
-        if records.write(run.key, record) and model is not None:
+        # The record last: what has one has its networks too. Two commands in one folder write the same.
+        if model is not None:
+            self.records.mkdir(parents=True, exist_ok=True)
             checkpoints.write(self.weights(run), model.state_dict(), {"settings": record["settings"]})
+        records.write(run.key, record)
         return record
 
     def recorded(self, run: Run) -> dict[str, Any] | None:
@@ -99,7 +110,7 @@ class Job(ABC):
         record["cpu_seconds"] = round(time.process_time() - cpu, 2)
         try:
             measured = self.measure(run, model)
-        except (EbregError, ValueError) as error:  # its weights are not finite
+        except EbregError as error:  # its weights are not finite
             return record | {"failure": str(error)}, model
         return record | {name: _plain(value) for name, value in measured.items()}, model
 

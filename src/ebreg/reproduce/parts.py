@@ -25,7 +25,7 @@ def add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
     )
     if len(datasets) > 1:
         parser.add_argument("--datasets", nargs="+", metavar="NAME", help=f"{', '.join(datasets)} (all)")
-    parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 where the paper has none)")
+    parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 for rows that go beyond the paper)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
     parser.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
     parser.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
@@ -44,7 +44,7 @@ def write_report(
         notes: Sentences below the heading.
         published: Whether the data are the paper's, see :func:`ebreg.reproduce.report.summarize`.
     """
-    found = [run for run in map(table.run, Records(job.records).keys()) if run is not None]
+    found = [run for run in map(table.run, Records(job.records).keys()) if run and job.knows(run)]
     records = [job.recorded(run) for run in found]
     summaries = report.summarize(table, found, records, published)
     if not summaries:

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ebreg.config import PAPER, TrainingConfig
 from ebreg.datasets import TASKS, ToyTask
-from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
-from ebreg.models import EnergyModel, MixtureModel
+from ebreg.methods import Method
 from ebreg.networks import NETWORKS, Parts
+from ebreg.reproduce.building import method_of
 from ebreg.reproduce.cells import Cell
 from ebreg.units import Units
 
@@ -35,23 +34,11 @@ class Recipe:
 
     def method(self, cell: Cell, task: ToyTask) -> Method:
         """A new method for a cell, with weights from torch's random state."""
-        parts, units = self._parts(cell), _UNITS[self.units](task)
-        n_draws = self.n_draws[task.name]
-        sampling: dict[str, Any] = {"n_draws": n_draws, "draws": self.draws}
-        if cell.method == MixtureNLL.name:
-            return MixtureNLL(MixtureModel.of(parts, units))
-        if cell.method == MixtureTeacher.name:
-            teacher = self._parts(cell)
-            tail = None if units is None else units.tail
-            return MixtureTeacher(
-                MixtureModel.of(parts, units), teacher.energy, teacher.backbone, tail=tail, **sampling
-            )
-        if cell.sigmas is not None:  # noise around the target, drawn as in the paper
-            sampling = {"n_draws": n_draws, "sigmas": cell.sigmas}
-        return METHODS[cell.method](EnergyModel.of(parts, units), **sampling)
 
-    def _parts(self, cell: Cell) -> Parts:
-        return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)
+        def networks() -> Parts:
+            return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)
+
+        return method_of(cell, networks, _UNITS[self.units](task), self.n_draws[task.name], self.draws)
 
 
 _UNITS: dict[str, Callable[[ToyTask], Units | None]] = {

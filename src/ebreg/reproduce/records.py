@@ -1,10 +1,10 @@
 """Records: one small file for every finished run, written whole or not at all."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from ebreg import wholes
 from ebreg.errors import EbregError
 
 
@@ -25,17 +25,11 @@ class Records:
         """Keep a record; one that is there already is left alone. Whether it was kept."""
         path = self._path(key)
         self.folder.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            with open(partial, "w", encoding="utf-8") as file:
-                json.dump(record, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(partial, path)  # unlike a renaming it never replaces
+            with wholes.keeping(path) as partial:
+                partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
         except FileExistsError:
             return False
-        finally:
-            partial.unlink(missing_ok=True)
         return True
 
     def keys(self) -> list[str]:

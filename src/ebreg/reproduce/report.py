@@ -39,8 +39,8 @@ class Summary:
 
     @property
     def best_5(self) -> float | None:
-        """What the paper reports, of ours; None for fewer than 20 runs."""
-        return _of(statistics.mean, self.first[:_N_BEST] if self.n_runs >= _N_RUNS else ())
+        """What the paper reports, of ours; None for fewer than 20 runs, or more."""
+        return _of(statistics.mean, self.first[:_N_BEST] if self.n_runs == _N_RUNS else ())
 
     @property
     def first(self) -> tuple[float, ...]:

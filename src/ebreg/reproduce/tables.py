@@ -186,6 +186,7 @@ def _mixtures(K: int) -> list[Cell]:
             "mdn-teacher",
             n_components=K,
             shares_backbone=True,
+            n_runs=5,
         ),
     ]
 

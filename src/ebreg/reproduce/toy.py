@@ -50,6 +50,9 @@ class ToyJob(Job):
             **asdict(self._config(run)),
         }
 
+    def prepare(self, run: Run) -> None:
+        """There is nothing."""
+
     def train(self, run: Run) -> Model:
         """See :meth:`Job.train`."""
         return train(run.cell, load(run.dataset, self.points), self._config(run))

@@ -17,17 +17,15 @@ class HeadPoseAugmentation:
     """The paper's augmentation of head poses, as a function of uniform numbers.
 
     A picture is mirrored with probability 1/2, rescaled, filled up with zeros to the lower right if it is too
-    small, and cropped at random. The numbers are handed in, so a training does not depend on how many
-    processes prepare its pictures. Pictures and poses that come in stay as they are: the authors flip signs
-    in the stored poses themselves, so theirs change from epoch to epoch.
+    small, and cropped at random to the size it had. The numbers are handed in, so a training does not depend
+    on how many processes prepare its pictures. Pictures and poses that come in stay as they are: the authors
+    flip signs in the stored poses themselves, so theirs change from epoch to epoch.
 
     Attributes:
-        size: Height and width of what comes out.
         scales: Factors, each as likely as the others.
         n_points: Uniform numbers for each picture: mirror, scale, and the crop's top and left.
     """
 
-    size: int = 64
     scales: tuple[float, ...] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
     n_points: ClassVar[int] = 4
 
@@ -40,7 +38,7 @@ class HeadPoseAugmentation:
             u: Numbers in [0, 1), shape (B, n_points).
 
         Returns:
-            New pictures, uint8, shape (B, C, size, size), and new poses in the shape of y.
+            New pictures, uint8, and new poses, in the shapes of x and y.
         """
         self._check(x, y, u)
         mirror, scale, top, left = u.to(x.device).unbind(1)
@@ -48,30 +46,14 @@ class HeadPoseAugmentation:
         signs = torch.tensor(_SIGNS[: y.shape[1]], dtype=y.dtype, device=y.device)
         poses = torch.where(flipped.to(y.device)[:, None], y * signs, y)
         pictures = torch.where(flipped[:, None, None, None], x.flip(-1), x)
-        seen = x.new_empty(*x.shape[:2], self.size, self.size)
+        seen = torch.empty_like(x)
         choice = _choose(scale, len(self.scales))
         # The rows of one scale have one size, so they are resized together.
         for i in choice.unique().tolist():
             rows = (choice == i).nonzero()[:, 0]
-            resized = self._resize(pictures[rows], self.scales[i])
-            seen[rows] = self._crop(resized, top[rows], left[rows])
+            resized = _resize(pictures[rows], self.scales[i])
+            seen[rows] = _crop(resized, x.shape[2:], top[rows], left[rows])
         return seen, poses
-
-    def _resize(self, x: Tensor, scale: float) -> Tensor:
-        H, W = (round(scale * side) for side in x.shape[2:])
-        # As the authors, without a filter against aliasing.
-        resized = nn.functional.interpolate(x.float(), size=(H, W), mode="bilinear", align_corners=False)
-        resized = resized.round().clamp(0, 255).to(torch.uint8)
-        return nn.functional.pad(resized, (0, max(self.size - W, 0), 0, max(self.size - H, 0)))
-
-    def _crop(self, x: Tensor, top: Tensor, left: Tensor) -> Tensor:
-        B, C, H, W = x.shape
-        side = torch.arange(self.size, device=x.device)
-        rows = _choose(top, H - self.size + 1)[:, None] + side
-        columns = _choose(left, W - self.size + 1)[:, None] + side
-        picture = torch.arange(B, device=x.device)[:, None, None, None]
-        channel = torch.arange(C, device=x.device)[:, None, None]
-        return x[picture, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
     def _check(self, x: Tensor, y: Tensor, u: Tensor) -> None:
         checks.shape("x", x, ("B", "C", "H", "W"))
@@ -83,6 +65,26 @@ class HeadPoseAugmentation:
         checks.shape("u", u, (len(x), self.n_points))
         if not ((u >= 0) & (u < 1)).all():
             raise ValueError("u must lie in [0, 1)")
+
+
+def _resize(x: Tensor, scale: float) -> Tensor:
+    sides = [round(scale * side) for side in x.shape[2:]]
+    # As the authors, without a filter against aliasing.
+    resized = nn.functional.interpolate(x.float(), size=sides, mode="bilinear", align_corners=False)
+    resized = resized.round().clamp(0, 255).to(torch.uint8)
+    missing = [max(old - new, 0) for old, new in zip(x.shape[2:], sides, strict=True)]
+    return nn.functional.pad(resized, (0, missing[1], 0, missing[0]))
+
+
+def _crop(x: Tensor, size: torch.Size, top: Tensor, left: Tensor) -> Tensor:
+    B, C, *sides = x.shape
+    first = [_choose(u, side - kept + 1) for u, side, kept in zip((top, left), sides, size, strict=True)]
+    rows, columns = (
+        at[:, None] + torch.arange(kept, device=x.device) for at, kept in zip(first, size, strict=True)
+    )
+    picture = torch.arange(B, device=x.device)[:, None, None, None]
+    channel = torch.arange(C, device=x.device)[:, None, None]
+    return x[picture, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
 def _choose(u: Tensor, n: int) -> Tensor:

@@ -89,11 +89,12 @@ def _read(task: ImageTask, path: Path) -> ImageData:
 
 def _given(task: ImageTask, files: list[Path]) -> ImageSplit:
     train, test = (_read(task, file) for file in files)
-    if train.y.shape[1] != test.y.shape[1]:
-        raise ValueError(
-            f"{files[0]} and {files[1]} must have as many targets as each other, found {train.y.shape[1]} "
-            f"and {test.y.shape[1]}"
-        )
+    for what, one, other in (
+        ("as many targets", train.y.shape[1], test.y.shape[1]),
+        ("images of one size", train.pixels.shape[1:], test.pixels.shape[1:]),
+    ):
+        if one != other:
+            raise ValueError(f"{files[0]} and {files[1]} must have {what}, found {one} and {other}")
     return ImageSplit(train, test, _how(GIVEN, None, train, test, 0))
 
 

@@ -1,11 +1,11 @@
 """Images and targets into an HDF5 file of a task's format, whole or not at all."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ebreg import wholes
 from ebreg.datasets.images.hdf5 import require_h5py
 from ebreg.datasets.images.pixels import InMemory, Pixels
 from ebreg.datasets.images.reading import check_targets
@@ -41,21 +41,14 @@ def write_hdf5(
             f"found shape {pixels.shape}"
         )
     _refuse(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with h5py.File(partial, "w") as file:
+        with wholes.keeping(path) as partial, h5py.File(partial, "w") as file:
             # Neither compressed nor in chunks: single rows are read from it, and in any order.
             stored = file.create_dataset(task.image_key, shape=pixels.shape, dtype=np.uint8)
             file[task.label_key] = y.numpy()[:, 0]
             _copy(pixels, stored, progress)
-        with open(partial, "rb") as written:
-            os.fsync(written.fileno())
-        try:
-            os.link(partial, path)  # unlike a renaming it never replaces
-        except FileExistsError:
-            _refuse(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    except FileExistsError:
+        _refuse(path)
 
 
 def _copy(pixels: Pixels, stored: Any, progress: bool) -> None:

@@ -52,17 +52,22 @@ def run(options: argparse.Namespace) -> None:
     if not options.report_only:
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
     published = all(_is_the_paper_s(source) for source in sources)
-    parts.write_report(table, job, folder, _command(options), _notes(sources, published), published)
+    parts.write_report(table, job, folder, _command(options, sources), _notes(sources, published), published)
 
 
 def _is_the_paper_s(source: ImageSource) -> bool:
     how = source.load().how
-    return not source.is_synthetic and (how["train"], how["test"]) == _SIZES[source.task_name]
+    sizes = how["train"], how["test"]
+    return how["split"] == source.task.split and sizes == _SIZES[source.task_name]
 
 
-def _command(options: argparse.Namespace) -> str:
+def _command(options: argparse.Namespace, sources: tuple[ImageSource, ...]) -> str:
     # Which cells, and how many runs, is what the table itself shows; where files lie is the user's own.
-    data = [each if "synthetic" in each else "PATH" for each in options.data]
+    several = len(TABLES[options.part].datasets) > 1
+    data = [
+        f"{source.task_name}=" * several + (source.data if source.is_synthetic else "PATH")
+        for source in sources
+    ]
     words = ["ebreg", "reproduce", options.part, "--data", *data]
     return " ".join([*words, *image_options.as_words(options)])
 
@@ -70,11 +75,13 @@ def _command(options: argparse.Namespace) -> str:
 def _notes(sources: tuple[ImageSource, ...], published: bool) -> list[str]:
     lines = []
     for source in sources:
-        how = source.load().how
+        split, task = source.load(), source.task
+        how = split.how
+        outside = int(((split.test.y < task.low) | (split.test.y > task.high)).any(dim=1).sum())
         drawn = "" if how["seed"] is None else f" with seed {how['seed']}"
         lines.append(
             f"* {source.task_name}: {how['train']} images to train on and {how['test']} to be judged by, "
-            f"split: {how['split']}{drawn}."
+            f"split: {how['split']}{drawn}; {outside} of the latter have targets off the paper's grid."
         )
     if not published:
         lines.append("* These are other images than the paper's, so its values do not stand beside.")

@@ -6,7 +6,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from ebreg.backbones import BACKBONES
@@ -18,7 +17,7 @@ from ebreg.methods import Method
 from ebreg.models import MixtureModel, Model
 from ebreg.randomness import seeded
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.images.measures import measure, resolution_of
+from ebreg.reproduce.images.measures import give_end, measure
 from ebreg.reproduce.images.recipes import RANDOM, ImageRecipe
 from ebreg.reproduce.images.sources import ImageSource
 from ebreg.training import Training, fit
@@ -42,10 +41,11 @@ class Experiment:
 
     @property
     def config(self) -> TrainingConfig:
-        """Settings of the loop; several targets begin with the mixture alone, as the authors do."""
-        begins_alone = self._split.train.y.shape[1] > 1 and self.recipe.config.mixture_epochs == 0
-        config = replace(self.recipe.config, mixture_epochs=1) if begins_alone else self.recipe.config
-        return replace(config, seed=self.seed)
+        """Settings of the loop."""
+        alone = self.recipe.mixture_epochs
+        if alone is None:
+            alone = int(self._split.train.y.shape[1] > 1)
+        return replace(self.recipe.config, mixture_epochs=alone, seed=self.seed)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -66,9 +66,13 @@ class Experiment:
             "n_draws": recipe.n_draws,
             "draws": recipe.draws,
             "augments": recipe.augments,
-            "on_features": recipe.on_features,
+            "neck": recipe.neck,
             **asdict(self.config),
         }
+
+    def prepare(self) -> None:
+        """Load the images, and compute the features that are needed."""
+        _ = self._features if self.recipe.on_features else self._split
 
     def method(self) -> Method:
         """A new one, with weights by the seed."""
@@ -83,36 +87,35 @@ class Experiment:
         progress: bool = True,
     ) -> tuple[Model, Training]:
         """Train; the arguments are those of :func:`ebreg.training.fit`."""
-        method, config = self.method().to(device), self.config
-        data: Data = self._split.train
-        if self.recipe.on_features:
-            # There is no backbone left to freeze, nor to compute with.
-            data, config = self._features[0], replace(config, frozen_epochs=0)
-        data = self.recipe.data(data, self.source.task)
-        training = fit(method, data, config=config, checkpoint=checkpoint, resume=resume, progress=progress)
+        method = self.method().to(device)
+        data = self._features[0] if self.recipe.on_features else self._split.train
+        training = fit(
+            method,
+            self.recipe.data(data, self.source.task),
+            config=self.config,
+            checkpoint=checkpoint,
+            resume=resume,
+            progress=progress,
+            identity=self.settings,
+        )
         return method.model, training
 
-    def of_images(self, model: Model) -> Model:
-        """A trained model that takes images, where it was trained on features of them; in place."""
-        return (
+    def finished(self, model: Model) -> Model:
+        """A trained model as it is used, in place: it takes images, and its energy ends somewhere."""
+        give_end(model, self._split.train.y)
+        if self.recipe.on_features:
             attach(model, self.recipe.build_backbone(), self.recipe.backbone)
-            if self.recipe.on_features
-            else model
-        )
+        return model
 
     def judge(self, model: Model) -> dict[str, float]:
         """Measure a trained model by the test images."""
-        task = self.source.task
-        resolution = (
-            resolution_of(self._split.train.y) if task.spacing is None else torch.tensor([task.spacing])
-        )
         takes_features = self.recipe.on_features and model.x_units is None
         data = self._features[1] if takes_features else self._split.test
-        return measure(task, data, model, resolution)
+        return measure(self.source.task, data, model, self._split.train.y)
 
     @property
     def _split(self) -> ImageSplit:
-        return _load(self.source)
+        return self.source.load()
 
     @property
     def _features(self) -> tuple[Data, Data]:
@@ -126,17 +129,11 @@ def attach(model: Model, backbone: nn.Module, name: str) -> Model:
     return model.to(model.like.device)
 
 
-# A process does many trainings on the same images.
-@lru_cache(maxsize=4)
-def _load(source: ImageSource) -> ImageSplit:
-    return source.load()
-
-
 @lru_cache(maxsize=4)
 def _features_of(source: ImageSource, backbone: str, weights: str | None) -> tuple[Data, Data]:
     known = BACKBONES[backbone]
     model = MixtureModel(known.build_trained(weights), nn.Identity(), n_targets=1, x_units=known.units())
-    embedding, split = Embedding(model, n_rows=128), _load(source)
+    embedding, split = Embedding(model, n_rows=128), source.load()
     return embedding.of(split.train), embedding.of(split.test)
 
 

@@ -27,6 +27,14 @@ class ImageJob(Job):
         """See :meth:`Job.settings`."""
         return self._experiment(run).settings
 
+    def knows(self, run: Run) -> bool:
+        """See :meth:`Job.knows`."""
+        return any(source.task_name == run.dataset for source in self.sources)
+
+    def prepare(self, run: Run) -> None:
+        """See :meth:`Job.prepare`."""
+        self._experiment(run).prepare()
+
     def train(self, run: Run) -> Model:
         """See :meth:`Job.train`."""
         model, training = self._experiment(run).train(progress=False)

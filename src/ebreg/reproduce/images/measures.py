@@ -12,21 +12,24 @@ from ebreg.datasets.images import ImageTask
 from ebreg.embedding import Embedding
 from ebreg.metrics.rows import marginal_quantiles
 from ebreg.models import EnergyModel, Model
+from ebreg.scaling import Tail
 
 _ROWS = 128  # evaluated at once
 _SHARE_OF_TIES = 0.5
+_ALIKE, _COMMON = 0.01, 0.1  # distances that differ by less are one; a share of them that is no exception
 _LEVELS = 100
 
 
 @torch.no_grad()
-def measure(task: ImageTask, data: Data, model: Model, resolution: Tensor | None = None) -> dict[str, float]:
+def measure(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[str, float]:
     """Judge a model by test images; the mean over them of each measure.
 
     Args:
         task: Whose grid is used.
         data: The test images, or their features where the model takes those.
         model: The model.
-        resolution: To which the targets were rounded, shape (D,); None: they were not.
+        y_train: Targets of the training images, shape (n, D): they tell to what targets are rounded, and
+            where an energy without an end is given one, since nothing says what it is beyond them.
 
     Returns:
         ``on_grid``, the NLL normalised on the paper's grid; ``own``, that of the predictive distribution, and
@@ -34,11 +37,12 @@ def measure(task: ImageTask, data: Data, model: Model, resolution: Tensor | None
         ``mae``, the error of the median; and ``cell_nll``, the NLL of the cell of rounding.
     """
     model = copy.deepcopy(model).eval()
+    resolution = resolution_of(y_train) if task.spacing is None else torch.tensor([task.spacing])
     embedding = Embedding(model, _ROWS)
     features = embedding.of(data)
     parts: list[dict[str, Tensor]] = []
     with embedding.as_inputs(model):
-        exact = copy.deepcopy(model).exact()
+        exact = give_end(copy.deepcopy(model), y_train).exact()
         for index in torch.arange(len(features)).split(_ROWS):
             h, y = features.__getitems__(index)
             answers = _own(exact, h, y, resolution)
@@ -46,15 +50,30 @@ def measure(task: ImageTask, data: Data, model: Model, resolution: Tensor | None
     return {name: torch.cat([part[name] for part in parts]).double().mean().item() for name in parts[0]}
 
 
-def resolution_of(y: Tensor) -> Tensor | None:
-    """To what targets, shape (n, D), were rounded: the typical distance of neighbouring values, shape (D,).
+def give_end(model: Model, y_train: Tensor) -> Model:
+    """An energy that was learned without an end gets one beyond the training targets (n, D), in place."""
+    if isinstance(model, EnergyModel) and model.tail is None:
+        model.tail = Tail.of(model.y_units(y_train))
+    return model
 
-    None where at least half of the values of some target are different: they were not rounded.
+
+def resolution_of(y: Tensor) -> Tensor | None:
+    """To what targets, shape (n, D), were rounded: the step of each, shape (D,).
+
+    That is the smallest distance of neighbouring values which is no exception among them; some steps may not
+    occur. None where at least half of the values of some target are different: they were not rounded.
     """
-    distinct = [column.unique() for column in y.double().T]
-    if any(len(values) < 2 or len(values) > _SHARE_OF_TIES * len(y) for values in distinct):
+    steps = [_step(column.unique(), len(y)) for column in y.double().T]
+    return None if None in steps else torch.tensor(steps, dtype=torch.float64)
+
+
+def _step(values: Tensor, n: int) -> float | None:
+    gaps = values.diff().sort().values
+    if not len(gaps) or len(values) > _SHARE_OF_TIES * n:
         return None
-    return torch.stack([values.diff().median() for values in distinct])
+    alike = ((gaps[:, None] / gaps - 1).abs() < _ALIKE).double().mean(dim=1)
+    common = gaps[alike >= _COMMON]
+    return common[0].item() if len(common) else None
 
 
 def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _RECIPE = {
     "backbone": (str, ", ".join(BACKBONES)),
     "weights": (str, f"path of the backbone's checkpoint, or {RANDOM}"),
     "units": (str, f"of the targets inside: {', '.join(UNITS)}"),
+    "mixture_epochs": (int, "epochs at the start with the mixture alone"),
     "n_draws": (int, "M, draws an image and step"),
     "draws": (str, ", ".join(SAMPLERS)),
 }
@@ -50,8 +51,6 @@ def recipe_of(options: argparse.Namespace) -> ImageRecipe:
         raise ValueError(f"the recipe must be one of {', '.join(IMAGE_RECIPES)}; got {options.recipe!r}")
     recipe = IMAGE_RECIPES[options.recipe]
     loop = _given(options, _LOOP)
-    if "epochs" in loop and recipe.config.frozen_epochs >= recipe.config.epochs:
-        loop.setdefault("frozen_epochs", loop["epochs"])  # one that never learns
     if options.weights == RANDOM:
         loop.setdefault("frozen_epochs", 0)  # there is nothing yet to keep
     changed: dict[str, Any] = {"config": replace(recipe.config, **loop), **_given(options, _RECIPE)}

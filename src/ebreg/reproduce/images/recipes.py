@@ -6,20 +6,18 @@ from typing import Any
 from torch import Tensor, nn
 
 from ebreg import checks, networks
-from ebreg.backbones import BACKBONES
+from ebreg.backbones import BACKBONES, Backbone
 from ebreg.batches import Augmented, Data
 from ebreg.config import PAPER, TrainingConfig
 from ebreg.datasets.images import ImageTask
-from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
-from ebreg.models import EnergyModel, MixtureModel
+from ebreg.methods import Method
 from ebreg.networks import Parts
+from ebreg.reproduce.building import method_of
 from ebreg.reproduce.cells import Cell
 from ebreg.units import Units
 
 RANDOM = "random"
 UNITS = ("raw", "standard")
-# Width of the layer on features that stay: that of the paper's features.
-_NECK = 512
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,10 @@ class ImageRecipe:
         n_draws: M.
         draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
         augments: Whether training images are changed at random, for the tasks that know how.
+        mixture_epochs: Epochs at the start with the mixture alone; None: one where there are several targets,
+            as the authors do, else none.
+        neck: Width of a layer that learns on the features of a backbone that never does, which are then
+            computed once; None: the backbone learns.
     """
 
     config: TrainingConfig
@@ -43,16 +45,28 @@ class ImageRecipe:
     n_draws: int = 128
     draws: str = "stratified"
     augments: bool = True
+    mixture_epochs: int | None = None
+    neck: int | None = None
 
     def __post_init__(self) -> None:
         checks.one_of("the backbone", self.backbone, BACKBONES)
         checks.one_of("units", self.units, UNITS)
         checks.flag("augments", self.augments)
-        if self.weights == RANDOM and self.config.frozen_epochs:
+        if self.weights == RANDOM and self._known.pretrained:
+            raise ValueError(f"{self.backbone} comes with its own weights; leave out weights, not {RANDOM!r}")
+        frozen, epochs = self.config.frozen_epochs, self.config.epochs
+        if self.weights == RANDOM and (frozen or self.neck is not None):
             raise ValueError(
-                f"{self.config.frozen_epochs} epochs with a frozen backbone of random weights learn from "
-                "nothing; set frozen_epochs to 0, or give weights"
+                "heads on a backbone of random weights that does not learn would learn from nothing; give "
+                "weights, or take the recipe 'scratch'"
             )
+        if self.neck is None and frozen >= epochs:
+            raise ValueError(
+                f"a backbone that is frozen for {frozen} of {epochs} epochs never learns; give fewer "
+                "frozen_epochs, or take the recipe 'features'"
+            )
+        if self.neck is not None and (frozen or self.augments):
+            raise ValueError("features that stay have nothing to freeze, and no augmentation")
 
     def data(self, train: Any, task: ImageTask) -> Data:
         """What is trained on."""
@@ -62,14 +76,12 @@ class ImageRecipe:
 
     @property
     def on_features(self) -> bool:
-        """Whether the backbone never learns, so that its features are inputs like any other."""
-        frozen = self.config.frozen_epochs >= self.config.epochs and self.config.frozen_norm == "evaluation"
-        return frozen and not self.augments
+        """Whether what learns takes features as its inputs."""
+        return self.neck is not None
 
     def build_backbone(self) -> nn.Module:
         """The backbone with its weights; random ones only where they are asked for."""
-        known = BACKBONES[self.backbone]
-        return known.build() if self.weights == RANDOM else known.build_trained(self.weights)
+        return self._known.build() if self.weights == RANDOM else self._known.build_trained(self.weights)
 
     def method(self, cell: Cell, y: Tensor) -> Method:
         """A new method for a cell, with weights from torch's random state.
@@ -78,35 +90,25 @@ class ImageRecipe:
             cell: The setting.
             y: Targets of the training images, shape (n, D).
         """
-        parts = self._parts(cell, y.shape[1])
-        units: dict[str, Any] = {"x_units": None if self.on_features else BACKBONES[self.backbone].units()}
-        tail: dict[str, Any] = {}
-        if self.units == "standard":
-            learned = Units.of(None, y)
-            units |= {"y_units": learned.y}
-            tail = {"tail": learned.tail}
-        sampling: dict[str, Any] = {"n_draws": self.n_draws, "draws": self.draws}
-        if cell.method == MixtureNLL.name:
-            return MixtureNLL(MixtureModel(parts.backbone, parts.mixture, **units))
-        if cell.method == MixtureTeacher.name:
-            student = MixtureModel(parts.backbone, parts.mixture, **units)
-            own = None if cell.shares_backbone else self._learning_part()
-            return MixtureTeacher(student, parts.energy, own, **tail, **sampling)
-        if cell.sigmas is not None:  # noise around the target, drawn as in the paper
-            sampling = {"n_draws": self.n_draws, "sigmas": cell.sigmas}
-        model = EnergyModel(parts.backbone, parts.energy, parts.mixture, **units, **tail)
-        return METHODS[cell.method](model, **sampling)
+        D = y.shape[1]
 
-    def _parts(self, cell: Cell, n_targets: int) -> Parts:
-        n_features = _NECK if self.on_features else BACKBONES[self.backbone].n_features
-        heads = networks.image_heads(n_targets, cell.n_components, n_features)
-        return replace(heads, backbone=self._learning_part())
+        def parts() -> Parts:
+            heads = networks.image_heads(D, cell.n_components, self.neck or self._known.n_features)
+            return replace(heads, backbone=self._learning_part())
+
+        pixels = None if self.on_features else self._known.units()
+        units = Units.raw(pixels, D) if self.units == "raw" else replace(Units.of(None, y), x=pixels)
+        return method_of(cell, parts, units, self.n_draws, self.draws)
+
+    @property
+    def _known(self) -> Backbone:
+        return BACKBONES[self.backbone]
 
     def _learning_part(self) -> nn.Module:
-        # Features that stay need a layer that learns: it stands for the backbone, and shares its role.
-        if self.on_features:
-            return networks.MLP(BACKBONES[self.backbone].n_features, (_NECK,))
-        return self.build_backbone()
+        # On features that stay, a layer that learns stands for the backbone.
+        return (
+            self.build_backbone() if self.neck is None else networks.MLP(self._known.n_features, (self.neck,))
+        )
 
 
 IMAGE_RECIPES: dict[str, ImageRecipe] = {
@@ -120,9 +122,7 @@ IMAGE_RECIPES: dict[str, ImageRecipe] = {
     ),
     # A trained backbone that never learns, its features computed once, and a layer on them that does: minutes
     # instead of hours.
-    "features": ImageRecipe(
-        replace(PAPER, frozen_epochs=PAPER.epochs), backbone="efficientnet-lite0", augments=False
-    ),
+    "features": ImageRecipe(PAPER, backbone="efficientnet-lite0", augments=False, neck=512),
     # From random weights, all at once.
     "scratch": ImageRecipe(PAPER, weights=RANDOM),
 }

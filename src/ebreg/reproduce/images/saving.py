@@ -12,6 +12,7 @@ from ebreg.errors import ModelFileError
 from ebreg.models import Model
 from ebreg.reproduce.cells import Cell
 from ebreg.reproduce.images.experiments import Experiment, attach
+from ebreg.reproduce.images.measures import give_end
 from ebreg.reproduce.images.recipes import RANDOM, ImageRecipe
 
 
@@ -21,7 +22,7 @@ def save(path: Path, experiment: Experiment, model: Model) -> None:
     Args:
         path: The folder.
         experiment: What it was trained by.
-        model: Takes images; see :meth:`Experiment.of_images`.
+        model: As it is used, see :meth:`Experiment.finished`.
     """
     facts = {"images": experiment.settings, "n_targets": model.n_targets}
     folders.write(path, facts, model.state_dict(), overwrite=True)
@@ -56,9 +57,11 @@ def _blank(settings: dict[str, Any], n_targets: int) -> Model:
         sigmas=None if sigmas is None else tuple(sigmas),
         shares_backbone=settings["shares_backbone"],
     )
-    on_features = settings["on_features"]
-    config = TrainingConfig(epochs=1, frozen_epochs=int(on_features))
-    weights = None if BACKBONES[backbone].pretrained or on_features else RANDOM
-    recipe = ImageRecipe(config, backbone, weights, settings["units"], augments=not on_features)
-    model = recipe.method(cell, torch.tensor([[0.0], [1.0]]).expand(2, n_targets)).model
-    return attach(model, BACKBONES[backbone].build(), backbone) if on_features else model
+    neck = settings["neck"]
+    weights = RANDOM if neck is None and not BACKBONES[backbone].pretrained else None
+    recipe = ImageRecipe(
+        TrainingConfig(), backbone, weights, settings["units"], augments=neck is None, neck=neck
+    )
+    y = torch.tensor([[0.0], [1.0]]).expand(2, n_targets)
+    model = give_end(recipe.method(cell, y).model, y)
+    return model if neck is None else attach(model, BACKBONES[backbone].build(), backbone)

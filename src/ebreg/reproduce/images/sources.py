@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -55,7 +56,10 @@ class ImageSource:
         return self.data.split(":")[0] == SYNTHETIC
 
     def load(self) -> ImageSplit:
-        """Read or make the images."""
+        """Read or make the images, once in a process: it does many trainings on the same."""
+        return _loaded(self)
+
+    def _read(self) -> ImageSplit:
         if not self.is_synthetic:
             return load(self.task_name, Path(self.data), self.split, self.seed)
         n = self._n_train
@@ -76,3 +80,8 @@ class ImageSource:
                 f"synthetic images are asked for by their number, as synthetic:4000; got {self.data!r}"
             )
         return int(count)
+
+
+@lru_cache(maxsize=4)
+def _loaded(source: ImageSource) -> ImageSplit:
+    return source._read()

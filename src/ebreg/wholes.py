@@ -1,0 +1,42 @@
+"""Files that are there whole or not at all, whatever happens while they are written."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield another name to write to; what is written there replaces the file, if there is one."""
+    with _partial(path) as partial:
+        yield partial
+        _sync(partial)
+        os.replace(partial, path)
+
+
+@contextmanager
+def keeping(path: Path) -> Iterator[Path]:
+    """The same, but a file that exists in the end is left alone.
+
+    Raises:
+        FileExistsError: If there is one.
+    """
+    with _partial(path) as partial:
+        yield partial
+        _sync(partial)
+        os.link(partial, path)  # unlike a renaming it never replaces
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as written:
+        os.fsync(written.fileno())
