@@ -98,13 +98,15 @@ class State:
             tensors["validation.rows"] = self.selection.kept_rows
         if self.average is not None:
             tensors |= _over("average", self.average.module.state_dict())
-        for i, slots in self.optimizer.state_dict()["state"].items():
+        optimizer = self.optimizer.state_dict()["state"]
+        for i, slots in optimizer.items():
             tensors |= _over(f"optimizer.{i}", slots)
         tensors["random.noise"] = self.noise.get_state()
         tensors["random.global"] = torch.get_rng_state()
         if self._device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self._device)
-        checkpoints.write(path, tensors, {"settings": dict(identity), "progress": asdict(progress)})
+        facts = {"settings": dict(identity), "progress": asdict(progress), "learned": sorted(optimizer)}
+        checkpoints.write(path, tensors, facts)
 
     def restore(self, path: Path, identity: Mapping[str, Any], n_batches: int) -> None:
         """Read what :meth:`save` wrote; all of it is checked before anything is changed.
@@ -125,7 +127,7 @@ class State:
             checkpoints.check_fits(self.average.module, average, path)
         try:
             progress = Progress(**facts["progress"])
-            optimizer = self._optimizer_state(_under("optimizer.", tensors))
+            optimizer = self._optimizer_state(_under("optimizer.", tensors), facts["learned"])
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
             selection = self._selection(progress, tensors)
         except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -161,14 +163,14 @@ class State:
             last,
         )
 
-    def _optimizer_state(self, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    def _optimizer_state(self, tensors: dict[str, Tensor], learned: list[int]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             index, slot = name.split(".", 1)
             slots.setdefault(int(index), {})[slot] = value
-        # One that has not learned yet, frozen or not in use, has none.
-        if not set(slots) <= set(range(len(self.parameters))):
-            raise KeyError(f"the optimiser knows more than {len(self.parameters)} parameters")
+        # A parameter that has not learned yet, frozen or not in use, has none.
+        if sorted(slots) != learned:
+            raise KeyError(f"the optimiser knows {len(slots)} parameters, and {len(learned)} had learned")
         for i, known in slots.items():
             for name in ("exp_avg", "exp_avg_sq"):
                 checks.shape(f"optimizer {name}", known[name], tuple(self.parameters[i].shape))
