@@ -122,7 +122,7 @@ IMAGE_RECIPES: dict[str, ImageRecipe] = {
     ),
     # A trained backbone that never learns, its features computed once, and a layer on them that does: minutes
     # instead of hours.
-    "features": ImageRecipe(PAPER, backbone="efficientnet-lite0", augments=False, neck=512),
+    "features": ImageRecipe(PAPER, backbone="efficientnet-lite0", augments=False, neck=256),
     # From random weights, all at once.
     "scratch": ImageRecipe(PAPER, weights=RANDOM),
 }
