@@ -3,6 +3,7 @@
 import argparse
 import copy
 import json
+import math
 import os
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def run(options: argparse.Namespace) -> None:
     model.cpu()
     save(folder / MODEL, experiment, experiment.finished(copy.deepcopy(model)))
     measured = experiment.judge(model)
-    result = {"settings": settings, "seconds": training.seconds, "history": training.history, **measured}
+    # JSON knows neither NaN nor infinity.
+    numbers = {name: value if math.isfinite(value) else None for name, value in measured.items()}
+    result = {"settings": settings, "seconds": training.seconds, "history": training.history, **numbers}
     with wholes.replacing(folder / RESULT) as partial:
         partial.write_text(json.dumps(result, indent=1), encoding="utf-8")
     for name, value in measured.items():
