@@ -18,6 +18,7 @@ from ebreg.config import TrainingConfig
 from ebreg.embedding import Embedding, backbones_of
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.training import fit
+from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2, frozen_epochs=2)
 
@@ -262,26 +263,14 @@ def test_two_processes_train_like_one_also_after_a_crash(tmp_path: Path):
         torch.testing.assert_close(value, two["state"][name], rtol=1e-7, atol=1e-9, msg=name)
 
 
-class StoppedError(Exception):
-    """Ends a training as a kill would."""
-
-
 @pytest.mark.parametrize("step", [1, 4, 7, 10])
 def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
     config = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
     whole = method_of("mdn-teacher")
     fit(whole, images(), config=config, progress=False)
-    original, calls = torch.optim.AdamW.step, []
-
-    def dying(self, *args, **kwargs):
-        calls.append(1)
-        if len(calls) > step:
-            raise StoppedError
-        return original(self, *args, **kwargs)
-
     path = tmp_path / "run.safetensors"
-    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
-    with pytest.raises(StoppedError):
+    kill_after(monkeypatch, step)
+    with pytest.raises(KilledError):
         fit(method_of("mdn-teacher"), images(), config=config, checkpoint=path, progress=False)
     monkeypatch.undo()
     resumed = method_of("mdn-teacher", seed=9)

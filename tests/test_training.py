@@ -17,6 +17,7 @@ from ebreg.errors import CheckpointError, TrainingError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.schedules import SCHEDULES
 from ebreg.training import fit
+from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2)
 
@@ -99,10 +100,6 @@ def dropping() -> methods.JointNCE:
         return methods.JointNCE(EnergyModel(Dropping(), parts.energy, parts.mixture), n_draws=3)
 
 
-class KilledError(Exception):
-    """Stands for SIGKILL: nothing runs between it and the end of the process that could save anything."""
-
-
 @pytest.mark.parametrize("step", [1, 2, 4, 5, 7, 11])
 def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
     data, validation = table(), table(20, seed=1)
@@ -111,16 +108,8 @@ def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monk
     expected = fit(whole, data, validation, config, progress=False)
 
     killed = dropping()
-    original, calls = torch.optim.AdamW.step, []
-
-    def dying(self, *args, **kwargs):
-        calls.append(1)
-        if len(calls) > step:
-            raise KilledError
-        return original(self, *args, **kwargs)
-
     path = tmp_path / "run.safetensors"
-    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    kill_after(monkeypatch, step)
     with pytest.raises(KilledError):
         fit(killed, data, validation, config, checkpoint=path, progress=False)
     monkeypatch.undo()

@@ -11,7 +11,8 @@ method         f learns by            q learns by              draws come from
 `mdn-teacher`  Eq. (6), the teacher   Eq. (8), the student     q
 =============  =====================  =======================  ================
 
-What is detached is written in each method and nowhere else; draws are never differentiated.
+What is detached is written in each method and nowhere else; draws are never differentiated. Beside the six,
+`ProposalNLL` and `TeacherOpening` stand in for some of them in the first epochs (`Method.opening`).
 """
 
 from collections.abc import Sequence
