@@ -6,7 +6,9 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,9 +26,10 @@ from ebreg.reproduce import report
 from ebreg.reproduce.cells import Run
 from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.records import Records
+from ebreg.reproduce.report import Finished
 from ebreg.reproduce.runner import complete
 from ebreg.reproduce.tables import TABLE1
-from ebreg.reproduce.tasks import load, measure
+from ebreg.reproduce.tasks import Measured, has_authors_points, load, measure
 from ebreg.reproduce.toy import ToyJob, train
 from ebreg.reproduce.tracking import look
 from ebreg.training import fit
@@ -107,11 +110,14 @@ class TestTasks:
         assert task.x_train.tolist() == [[0.5], [-1.0]]
         assert task.y_train.tolist() == [[-0.25], [2.0]]
         assert torch.equal(load("brando", tmp_path).x_train, TASKS["brando"]().x_train)
+        assert not has_authors_points(task)
 
-    @pytest.mark.parametrize("content", ["a,b\n1,2\n", "x,y\n1,two\n", "x,y\n", "x,y\n1,inf\n", "x,y\n1\n"])
+    @pytest.mark.parametrize(
+        "content", ["a,b\n1,2\n", "x,y\n1,two\n", "x,y\n", "x,y\n1,inf\n", "x,y\n1\n", "x,y\n100,1\n"]
+    )
     def test_a_table_of_something_else_is_refused(self, tmp_path: Path, content: str):
         (tmp_path / "gustafsson_train.csv").write_text(content)
-        with pytest.raises(ValueError, match=r"points|columns x and y"):
+        with pytest.raises(ValueError, match=r"points|columns x and y|must have x from -3 to 3"):
             load("gustafsson", tmp_path)
 
     def test_a_folder_without_the_points_is_refused(self, tmp_path: Path):
@@ -208,7 +214,17 @@ class TestJob:
 
     @pytest.mark.parametrize(
         "damage",
-        [{"settings": None}, {"settings": [1]}, {"own": "x"}, {"cpu_seconds": None}, {"on_grid": [1]}],
+        [
+            {"settings": None},
+            {"settings": [1]},
+            {"own": "x"},
+            {"cpu_seconds": None},
+            {"on_grid": [1]},
+            {"on_grid": None},
+            {"on_grid": math.nan},
+            {"failure": ["it broke"], "on_grid": None},
+            {"failure": "it broke"},
+        ],
     )
     def test_a_damaged_record_is_refused(self, tmp_path: Path, damage: dict):
         run, job = Run(TABLE1.cells["mdn-1"], "brando", 0), ToyJob(tmp_path)
@@ -236,6 +252,14 @@ class TestJob:
         run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
         assert "features are not finite" in ToyJob(tmp_path, epochs=1)(run)["failure"]
 
+    def test_an_infinite_value_is_a_failure_with_a_reason(self, tmp_path: Path, monkeypatch):
+        monkeypatch.setattr("ebreg.reproduce.toy.measure", lambda task, model: Measured(math.inf, 1.0))
+        run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
+        record = job(run)
+        assert (record["on_grid"], record["own"]) == (None, 1.0)
+        assert "infinitely bad" in record["failure"]
+        assert job.recorded(run) == record
+
     def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
         monkeypatch.setattr("ebreg.reproduce.toy.measure", lambda task, model: {}["no such thing"])
         runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
@@ -260,7 +284,7 @@ class TestJob:
         run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
         record = ToyJob(tmp_path)(run)
         assert "Lower learning_rate" in record["failure"]
-        (summary,) = report.summarize(TABLE1, [run], [record])
+        (summary,) = report.summarize(TABLE1, [Finished(run, record)])
         assert (summary.n_runs, summary.n_failures, summary.median("on_grid")) == (1, 1, None)
 
 
@@ -299,7 +323,8 @@ class TestRunner:
         runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
         complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
         with pytest.raises(
-            EbregError, match="was made with epochs = 1, and now it is 75; give another folder"
+            EbregError,
+            match="was made with epochs = 1, and now it is 75; give another folder, or the settings",
         ):
             complete(runs, ToyJob(tmp_path), progress=False)
 
@@ -311,22 +336,57 @@ class TestRunner:
             complete(runs, ToyJob(tmp_path, epochs=1), n_jobs=0, progress=False)
 
 
+# A command whose two workers say that they are at work, and then would be for ten minutes.
+AT_WORK = """
+import sys, time
+from pathlib import Path
+from ebreg.reproduce.runner import complete
+from ebreg.reproduce.tables import TABLE1
+from ebreg.reproduce.toy import ToyJob
+
+class Slow(ToyJob):
+    def __call__(self, run):
+        Path(sys.argv[1], run.key).touch()
+        time.sleep(600)
+
+complete(TABLE1.runs(["mdn-1"], ["gustafsson"], 2), Slow(Path(sys.argv[1], "records")), 2, progress=False)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_their_command(tmp_path: Path, how: signal.Signals):
+    # What all of them write to is closed when the last of them has ended.
+    command = subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        while len(list(tmp_path.glob("gustafsson.*"))) < 2:
+            assert command.poll() is None
+            time.sleep(0.1)
+        command.send_signal(how)
+        command.communicate(timeout=60)
+    finally:
+        command.kill()
+    assert command.returncode == (-how if how == signal.SIGKILL else 128 + how)
+
+
 class TestReport:
     runs = TABLE1.runs(["nce-0.1", "mdn-4"], ["brando", "gustafsson"], 20)
 
-    def records(self) -> list[dict | None]:
+    def finished(self) -> list[Finished]:
         # The value of seed s is 20 - s; one run gave no number, one is not finished, one is infinite.
-        found: list[dict | None] = []
+        found: dict[str, Finished] = {}
         for run in self.runs:
             value = 20.0 - run.seed
-            found.append({"on_grid": value, "own": value + 0.5, "seconds": 4.0, "cpu_seconds": 2.0})
-        found[self.runs.index(Run(TABLE1.cells["nce-0.1"], "brando", 19))] = {"failure": "it broke"}
-        found[self.runs.index(Run(TABLE1.cells["mdn-4"], "brando", 19))] = None
-        found[self.runs.index(Run(TABLE1.cells["mdn-4"], "gustafsson", 19))]["own"] = None
-        return found
+            times = {"seconds": 4.0, "cpu_seconds": 2.0, "versions": {"ebreg": "0.1.0"}}
+            found[run.key] = Finished(run, {"on_grid": value, "own": value + 0.5, **times})
+        broken = found["brando.nce-0.1.19"]
+        found["brando.nce-0.1.19"] = broken._replace(record={"failure": "it broke"})
+        del found["brando.mdn-4.19"]
+        found["gustafsson.mdn-4.19"].record["own"] = None
+        return list(found.values())
 
     def test_summaries(self):
-        summaries = report.summarize(TABLE1, self.runs, self.records())
+        summaries = report.summarize(TABLE1, self.finished())
         assert [(s.dataset, s.cell.name) for s in summaries] == [
             ("gustafsson", "nce-0.1"),
             ("gustafsson", "mdn-4"),
@@ -348,18 +408,24 @@ class TestReport:
         # The best 5 of fewer are something else.
         assert (unfinished.n_runs, unfinished.n_failures, unfinished.best_5) == (19, 0, None)
 
+    def test_more_runs_than_20_do_not_change_the_best_5_of_20(self):
+        record = {"on_grid": 0.0, "own": 0.0, "seconds": 1.0, "cpu_seconds": 1.0}
+        more = Finished(Run(TABLE1.cells["nce-0.1"], "gustafsson", 20), record)
+        summary = report.summarize(TABLE1, [*self.finished(), more])[0]
+        assert (summary.n_runs, summary.best_5, summary.first[0]) == (21, 3.0, 0.0)
+
     def test_other_data_than_the_paper_s_have_no_published_values(self):
-        summaries = report.summarize(TABLE1, self.runs, self.records(), published=False)
+        summaries = report.summarize(TABLE1, self.finished(), published=False)
         assert all(summary.paper is None for summary in summaries)
         assert "paper, best" not in report.markdown(TABLE1, summaries, "ebreg reproduce table1")
 
     def test_tables(self):
-        records = self.records()
-        summaries = report.summarize(TABLE1, self.runs, records)
+        finished = self.finished()
+        summaries = report.summarize(TABLE1, finished)
         text = report.markdown(TABLE1, summaries, "ebreg reproduce table1")
         assert "| 1 of 20 |" in text
         assert "0.036" in text
-        lines = list(csv.DictReader(io.StringIO(report.runs_csv(TABLE1, self.runs, records))))
+        lines = list(csv.DictReader(io.StringIO(report.runs_csv(TABLE1, finished))))
         assert len(lines) == 2 * 2 * 20 - 1
         assert [line["failure"] for line in lines].count("it broke") == 1
         lines = list(csv.DictReader(io.StringIO(report.summaries_csv(summaries))))
@@ -387,6 +453,7 @@ class TestCommand:
         assert (folder / "table1.md").read_text() in text
         assert "Made by `ebreg reproduce table1 --epochs 1`" in text
         assert len((folder / "runs.csv").read_text().splitlines()) == 4
+        assert "done with*: ebreg" in text
         assert (folder / "sensitivity.png").stat().st_size > 10_000
         record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
         assert record["settings"]["epochs"] == 1
@@ -396,9 +463,31 @@ class TestCommand:
         smaller = ["reproduce", "table1", "--cells", "mdn-1", "--epochs", "1", *arguments[-3:]]
         assert main([*smaller, "--report-only"]) == 0
         assert capsys.readouterr().out == text
-        # Records of other settings are refused there too.
-        assert main(["reproduce", "table1", "--report-only", "--out", str(tmp_path)]) == 1
-        assert "was made with epochs = 1, and now it is 75" in capsys.readouterr().err
+        # Records of other settings are refused, and nothing is trained that could not stand beside them.
+        others = [*smaller[:4], "--epochs", "2", *arguments[-3:]]
+        for more in ([], ["--report-only"]):
+            assert main([*others, "--cells", "mdn-4", *more]) == 1
+            assert "was made with epochs = 1, and now it is 2" in capsys.readouterr().err
+        assert len(list((folder / "records").glob("*.json"))) == 3
+
+    def test_a_record_under_another_spelling_is_none(self, tmp_path: Path, capsys):
+        arguments = ["reproduce", "table1", "--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet"]
+        arguments += ["--datasets", "gustafsson", "--out", str(tmp_path)]
+        assert main(arguments) == 0
+        records = tmp_path / "table1" / "records"
+        (records / "gustafsson.mdn-1.0.json").write_text((records / "gustafsson.mdn-1.00.json").read_text())
+        text = capsys.readouterr().out
+        assert main([*arguments, "--report-only"]) == 0
+        assert capsys.readouterr().out == text
+
+    @pytest.mark.parametrize("name", ["out", "out/table1", "out/table1/records"])
+    def test_a_file_in_the_way_is_found_before_any_training(self, tmp_path: Path, name: str, capsys):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        assert main(["reproduce", "table1", "--quiet", "--out", str(tmp_path / "out")]) == 1
+        assert "cannot be written to" in capsys.readouterr().err
+        assert path.read_text() == "mine"
 
     def test_figures(self, tmp_path: Path, capsys):
         assert main(["reproduce", "figures", "--epochs", "1", "--quiet", "--out", str(tmp_path)]) == 0
@@ -406,6 +495,8 @@ class TestCommand:
         assert len(pictures) == 9
         assert all(picture.stat().st_size > 10_000 for picture in pictures)
         assert len((tmp_path / "figures" / "tracking.csv").read_text().splitlines()) == 3
+        assert main(["reproduce", "figures", "--out", str(tmp_path)]) == 1
+        assert "holds figure2-brando.png already; give another folder" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

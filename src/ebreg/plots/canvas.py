@@ -1,6 +1,5 @@
 """What the pictures share: matplotlib when it is needed, colours, axes, and arrays of the right length."""
 
-import importlib.util
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,11 @@ GREY, PALE = "#6f7380", "#dfe1e6"
 
 def available() -> bool:
     """Whether pictures can be drawn here."""
-    return importlib.util.find_spec("matplotlib") is not None
+    try:
+        pyplot()
+    except ImportError:
+        return False
+    return True
 
 
 def require_matplotlib() -> None:

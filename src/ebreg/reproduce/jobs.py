@@ -19,6 +19,9 @@ from ebreg.models import Model
 from ebreg.reproduce.cells import Run
 from ebreg.reproduce.records import Records
 
+# What every run that can be judged is judged by, in every table.
+PAPERS = "on_grid"
+
 
 @dataclass(frozen=True)
 class Job(ABC):
@@ -48,11 +51,10 @@ class Job(ABC):
 
     @abstractmethod
     def measure(self, run: Run, model: Model) -> dict[str, float]:
-        """Judge a trained model."""
+        """Judge a trained model: by ``PAPERS``, the paper's measure, and by others."""
 
     def __call__(self, run: Run) -> dict[str, Any]:
         """Do a run, or find its record; the record is written here and returned."""
-        records = Records(self.records)
         record = self.recorded(run)
         if record is not None:
             return record
@@ -62,11 +64,13 @@ class Job(ABC):
                 record, model = self._do(run)
         except Exception as error:
             raise EbregError(f"the run {run.key} cannot be done: {type(error).__name__}: {error}") from error
-        # The record last: what has one has its networks too. Two commands in one folder write the same.
-        if model is not None:
-            self.records.mkdir(parents=True, exist_ok=True)
-            checkpoints.write(self.weights(run), model.state_dict(), {"settings": record["settings"]})
-        records.write(run.key, record)
+        try:
+            self._keep(run, record, model)
+        except OSError as error:
+            raise EbregError(
+                f"the run {run.key} is done and cannot be recorded in {self.records} ({error.strerror}); "
+                "make room there, or give another folder"
+            ) from error
         return record
 
     def recorded(self, run: Run) -> dict[str, Any] | None:
@@ -89,13 +93,20 @@ class Job(ABC):
             if there.get(name) != value:
                 raise EbregError(
                     f"the record {run.key} in {self.records} was made with {name} = {there.get(name)!r}, "
-                    f"and now it is {value!r}; give another folder, or delete that record to do its run again"
+                    f"and now it is {value!r}; give another folder, or the settings that it was made with"
                 )
         return record
 
     def weights(self, run: Run) -> Path:
         """Where the trained networks of a run are: they can be judged anew without training."""
         return self.records / f"{run.key}.safetensors"
+
+    def _keep(self, run: Run, record: dict[str, Any], model: Model | None) -> None:
+        # The record last: what has one has its networks too. Two commands in one folder write the same.
+        self.records.mkdir(parents=True, exist_ok=True)
+        if model is not None:
+            checkpoints.write(self.weights(run), model.state_dict(), {"settings": record["settings"]})
+        Records(self.records).write(run.key, record)
 
     def _do(self, run: Run) -> tuple[dict[str, Any], Model | None]:
         # The record, and the model, of which a training that failed has none.
@@ -112,6 +123,8 @@ class Job(ABC):
             measured = self.measure(run, model)
         except EbregError as error:  # its weights are not finite
             return record | {"failure": str(error)}, model
+        if not math.isfinite(measured[PAPERS]):
+            record["failure"] = "by the paper's measure it is infinitely bad"
         return record | {name: _plain(value) for name, value in measured.items()}, model
 
 
@@ -121,12 +134,14 @@ def _plain(value: float) -> float | None:
 
 def _is_whole(record: dict[str, Any]) -> bool:
     if "failure" in record:
-        return True
-    times = [record.get(name) for name in ("seconds", "cpu_seconds")]
-    numbers = [value for name, value in record.items() if name not in ("settings", "versions")]
-    return all(isinstance(v, float | int) for v in times) and all(
-        isinstance(v, float | int | None) for v in numbers
-    )
+        return isinstance(record["failure"], str) and record.get(PAPERS) is None
+    known = (record.get(name) for name in (PAPERS, "seconds", "cpu_seconds"))
+    rest = (value for name, value in record.items() if name not in ("settings", "versions"))
+    return all(map(_is_number, known)) and all(value is None or _is_number(value) for value in rest)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int) and math.isfinite(value)
 
 
 @contextmanager

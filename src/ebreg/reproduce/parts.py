@@ -1,12 +1,14 @@
 """What the commands of several tables share: how runs are asked for, and how they are reported."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from ebreg.reproduce import report
+from ebreg.reproduce.cells import Run
 from ebreg.reproduce.jobs import Job
 from ebreg.reproduce.records import Records
-from ebreg.reproduce.runner import BACKENDS
+from ebreg.reproduce.runner import BACKENDS, complete
 from ebreg.reproduce.tables import Table
 
 
@@ -25,10 +27,21 @@ def add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
     )
     if len(datasets) > 1:
         parser.add_argument("--datasets", nargs="+", metavar="NAME", help=f"{', '.join(datasets)} (all)")
-    parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 for rows that go beyond the paper)")
+    parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 for most that go beyond the paper)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
     parser.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
     parser.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
+
+
+def do_runs(table: Table, job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
+    """Do the runs that are missing, unless only a report is wanted.
+
+    Raises:
+        EbregError: If the folder holds any record of other settings, which no report could stand beside.
+    """
+    _finished(table, job)
+    if not options.report_only:
+        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
 
 
 def write_report(
@@ -44,16 +57,22 @@ def write_report(
         notes: Sentences below the heading.
         published: Whether the data are the paper's, see :func:`ebreg.reproduce.report.summarize`.
     """
-    found = [run for run in map(table.run, Records(job.records).keys()) if run and job.knows(run)]
-    records = [job.recorded(run) for run in found]
-    summaries = report.summarize(table, found, records, published)
-    if not summaries:
+    finished = _finished(table, job)
+    if not finished:
         raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
+    summaries = report.summarize(table, finished, published)
+    notes = [*notes, report.versions(finished)]
     files = {
         f"{table.name}.md": report.markdown(table, summaries, command, notes),
         f"{table.name}.csv": report.summaries_csv(summaries),
-        "runs.csv": report.runs_csv(table, found, records),
+        "runs.csv": report.runs_csv(table, finished),
     }
     report.write(folder, files)
     print(files[f"{table.name}.md"])
     return summaries
+
+
+def _finished(table: Table, job: Job) -> list[report.Finished]:
+    # All that the folder holds of the table.
+    found = [run for run in map(table.run, Records(job.records).keys()) if run and job.knows(run)]
+    return [report.Finished(run, record) for run in found if (record := job.recorded(run)) is not None]

@@ -7,6 +7,8 @@ from typing import Any
 from ebreg import wholes
 from ebreg.errors import EbregError
 
+_ROOM = 4096  # bytes that a record may take
+
 
 class Records:
     """The records of runs in a folder, which several processes may write to.
@@ -20,6 +22,18 @@ class Records:
 
     def __init__(self, folder: Path):
         self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the folder, and fail now rather than with the first record."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with wholes.replacing(self.folder / ".probe") as partial:
+                partial.write_text(" " * _ROOM, encoding="utf-8")
+            (self.folder / ".probe").unlink()
+        except OSError as error:
+            raise EbregError(
+                f"{self.folder} cannot be written to ({error.strerror}); give another folder"
+            ) from error
 
     def write(self, key: str, record: dict[str, Any]) -> bool:
         """Keep a record; one that is there already is left alone. Whether it was kept."""
@@ -43,7 +57,7 @@ class Records:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise EbregError(
                 f"{path} is not a record ({error}); delete it, and its run is done again"
             ) from error

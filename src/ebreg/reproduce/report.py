@@ -7,12 +7,20 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ebreg import wholes
 from ebreg.reproduce.cells import Cell, Run
 from ebreg.reproduce.tables import Measure, Table
 
 _N_BEST, _N_RUNS = 5, 20  # the paper reports the mean of the best 5 of 20
+
+
+class Finished(NamedTuple):
+    """A run and its record."""
+
+    run: Run
+    record: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Summary:
         dataset: Name of the data set.
         cell: The setting.
         paper: The published value: the mean of the best 5 of 20 runs on the test set.
+        best_5: What the paper reports, of ours: of the runs with seeds 0 to 19; None if some are missing.
         values: Of all runs that gave a number by the paper's measure, by measure, rising.
         n_runs: How many were finished.
         seconds: Median wall time of a training.
@@ -32,15 +41,11 @@ class Summary:
     dataset: str
     cell: Cell
     paper: float | None
+    best_5: float | None
     values: dict[str, tuple[float, ...]]
     n_runs: int
     seconds: float | None
     cpu_seconds: float | None
-
-    @property
-    def best_5(self) -> float | None:
-        """What the paper reports, of ours; None for fewer than 20 runs, or more."""
-        return _of(statistics.mean, self.first[:_N_BEST] if self.n_runs == _N_RUNS else ())
 
     @property
     def first(self) -> tuple[float, ...]:
@@ -61,42 +66,43 @@ class Summary:
         return _of(max, self.values[measure])
 
 
-def summarize(
-    table: Table, runs: Sequence[Run], records: Sequence[dict[str, Any] | None], published: bool = True
-) -> list[Summary]:
+def summarize(table: Table, finished: Sequence[Finished], published: bool = True) -> list[Summary]:
     """Summaries by data set and cell, in the order of the table.
 
     Args:
         table: The table.
-        runs: Some of its runs.
-        records: Theirs; None for a run that is not finished.
+        finished: Some of its runs.
         published: Whether the data are those of the paper, whose values then stand beside.
     """
-    finished: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for run, record in zip(runs, records, strict=True):
-        if record is not None:
-            finished.setdefault((run.dataset, run.cell.name), []).append(record)
+    groups: dict[tuple[str, str], list[Finished]] = {}
+    for each in finished:
+        groups.setdefault((each.run.dataset, each.run.cell.name), []).append(each)
     return [
-        _summary(table, dataset, cell, finished[dataset, cell.name], published)
+        _summary(table, dataset, cell, groups[dataset, cell.name], published)
         for dataset in table.datasets
         for cell in table.cells.values()
-        if (dataset, cell.name) in finished
+        if (dataset, cell.name) in groups
     ]
 
 
-def _summary(
-    table: Table, dataset: str, cell: Cell, records: list[dict[str, Any]], published: bool
-) -> Summary:
-    good = [record for record in records if record.get(table.measures[0].name) is not None]
+def _summary(table: Table, dataset: str, cell: Cell, finished: list[Finished], published: bool) -> Summary:
+    first = table.measures[0].name
+    good = [record for _, record in finished if record.get(first) is not None]
     return Summary(
         dataset=dataset,
         cell=cell,
         paper=cell.published.get(dataset) if published else None,
+        best_5=_best_5(first, [record for run, record in finished if run.seed < _N_RUNS]),
         values={measure.name: _rising(measure.name, good) for measure in table.measures},
-        n_runs=len(records),
+        n_runs=len(finished),
         seconds=_of(statistics.median, [record["seconds"] for record in good]),
         cpu_seconds=_of(statistics.median, [record["cpu_seconds"] for record in good]),
     )
+
+
+def _best_5(measure: str, records: list[dict[str, Any]]) -> float | None:
+    values = sorted(record[measure] for record in records if record.get(measure) is not None)
+    return _of(statistics.mean, values[:_N_BEST] if len(records) == _N_RUNS else ())
 
 
 def _rising(measure: str, records: list[dict[str, Any]]) -> tuple[float, ...]:
@@ -118,7 +124,8 @@ def markdown(table: Table, summaries: Sequence[Summary], command: str, notes: Se
         command: What made it.
         notes: Sentences below the heading.
     """
-    lines = [f"# {table.title}", "", f"Made by `{command}`.", "", *notes]
+    made = f"Made by `{command}`; which cells, and how many runs of each, is what the tables below say."
+    lines = [f"# {table.title}", "", made, "", *notes]
     for dataset in dict.fromkeys(summary.dataset for summary in summaries):
         lines += ["", f"## {dataset}: {table.datasets[dataset]}", ""]
         lines += _lines(table, [summary for summary in summaries if summary.dataset == dataset])
@@ -190,18 +197,24 @@ def _facts(summary: Summary) -> dict[str, Any]:
     }
 
 
-def runs_csv(table: Table, runs: Sequence[Run], records: Sequence[dict[str, Any] | None]) -> str:
+def runs_csv(table: Table, finished: Sequence[Finished]) -> str:
     """All finished runs, one a line."""
     names = [*(measure.name for measure in table.measures), "seconds", "cpu_seconds", "failure"]
-    finished = [(run, record) for run, record in zip(runs, records, strict=True) if record is not None]
-    finished.sort(key=lambda pair: pair[0].key)
     return _csv(
         ["dataset", "cell", "seed", *names],
         [
             [run.dataset, run.cell.name, run.seed, *(record.get(name) for name in names)]
-            for run, record in finished
+            for run, record in sorted(finished, key=lambda each: each.run.key)
         ],
     )
+
+
+def versions(finished: Sequence[Finished]) -> str:
+    """A line of notes: what the runs were done with."""
+    parts = {
+        f"{name} {version}" for _, record in finished for name, version in record.get("versions", {}).items()
+    }
+    return f"* *done with*: {', '.join(sorted(parts))}."
 
 
 def rows_csv(rows: Sequence[dict[str, Any]]) -> str:
@@ -221,4 +234,5 @@ def write(folder: Path, files: dict[str, str]) -> None:
     """Write reports, in place of those that are there: they are made from records and nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (folder / name).write_text(content, encoding="utf-8")
+        with wholes.replacing(folder / name) as partial:
+            partial.write_text(content, encoding="utf-8")

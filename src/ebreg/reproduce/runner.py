@@ -1,5 +1,6 @@
 """The runner: does what is missing of a table, on any backend of joblib, and can be left alone."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from ebreg import checks
 from ebreg.errors import EbregError
 from ebreg.memory import keep_pages
 from ebreg.reproduce.cells import Run
+from ebreg.reproduce.endings import end_on_terminate, end_with
 from ebreg.reproduce.jobs import Job
 from ebreg.reproduce.records import Records
 
@@ -36,14 +38,17 @@ def complete(
     """
     checks.at_least("jobs", n_jobs, 1)
     checks.one_of("the backend", backend, BACKENDS)
-    records = Records(job.records)
+    records, here = Records(job.records), os.getpid()
+    # What can fail fails before the trainings.
     for run in runs:
-        job.recorded(run)  # what can fail fails before the trainings
+        job.settings(run)
+        job.recorded(run)
+    records.prepare()
     lost_rounds = 0
-    with _watched(runs, records, progress), _backend(backend, n_jobs):
+    with _backend(backend, n_jobs), end_on_terminate(), _watched(runs, records, progress):
         while missing := [run for run in runs if run.key not in records]:
             try:
-                done = Parallel(batch_size=1)(delayed(_do)(job, run) for run in missing)
+                done = Parallel(batch_size=1)(delayed(_do)(job, run, here) for run in missing)
             except EbregError:
                 raise  # of a run: it would come again
             except Exception as error:
@@ -53,13 +58,14 @@ def complete(
                 if lost_rounds >= _MOST_LOST_ROUNDS:
                     raise EbregError(f"no run gets done: {type(error).__name__}: {error}") from error
                 continue
-            # Workers of a cluster may have a disk of their own.
+            # Workers of a cluster may have disks of their own; then records get here at the end alone.
             for run, record in zip(missing, done, strict=True):
                 records.write(run.key, record)
 
 
-def _do(job: Job, run: Run) -> dict[str, Any]:
+def _do(job: Job, run: Run, home: int) -> dict[str, Any]:
     keep_pages()  # of the worker, which is ours
+    end_with(home)
     return job(run)
 
 
@@ -107,7 +113,9 @@ def _watched(runs: Sequence[Run], records: Records, progress: bool) -> Iterator[
             if last:
                 return
 
-    with tqdm(total=len(runs), desc="runs", unit="run", disable=not progress) as bar:
+    # What was there before is not of this call's speed.
+    before = sum(run.key in records for run in runs)
+    with tqdm(total=len(runs), initial=before, desc="runs", unit="run", disable=not progress) as bar:
         watcher = threading.Thread(target=look, args=(bar,), daemon=True)
         watcher.start()
         try:

@@ -91,7 +91,8 @@ class Table:
         cell, _, seed = rest.rpartition(".")
         if dataset not in self.datasets or cell not in self.cells or not seed.isdecimal():
             return None
-        return Run(self.cells[cell], dataset, int(seed))
+        run = Run(self.cells[cell], dataset, int(seed))
+        return run if run.key == key else None  # other spellings would count it twice
 
 
 def _by_name(*cells: Cell) -> dict[str, Cell]:

@@ -1,12 +1,9 @@
 """The runs of Table 1: a cell on one of the two 1-D sets."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
@@ -15,7 +12,7 @@ from ebreg.randomness import seeded
 from ebreg.reproduce.cells import Cell, Run
 from ebreg.reproduce.jobs import Job
 from ebreg.reproduce.recipes import RECIPES
-from ebreg.reproduce.tasks import load, measure
+from ebreg.reproduce.tasks import fingerprint, load, measure
 from ebreg.training import fit
 
 
@@ -36,7 +33,7 @@ class ToyJob(Job):
         cell, recipe = run.cell, RECIPES[run.cell.recipe]
         return {
             "dataset": run.dataset,
-            "points": _fingerprint(load(run.dataset, self.points)),
+            "points": fingerprint(load(run.dataset, self.points)),
             "cell": cell.name,
             "method": cell.method,
             "recipe": cell.recipe,
@@ -92,8 +89,3 @@ def train(
     if fit(method, data, config=config, progress=progress, after_epoch=after_epoch).interrupted:
         raise KeyboardInterrupt
     return method.model
-
-
-def _fingerprint(task: ToyTask) -> str:
-    points = torch.cat([task.x_train, task.y_train], dim=1).numpy()
-    return hashlib.sha256(points.tobytes()).hexdigest()[:12]

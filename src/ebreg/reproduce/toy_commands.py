@@ -11,9 +11,8 @@ from ebreg.datasets import TASKS, ToyTask
 from ebreg.models import EnergyModel
 from ebreg.reproduce import figures, parts, report, sensitivity, tracking
 from ebreg.reproduce.jobs import one_thread
-from ebreg.reproduce.runner import complete
 from ebreg.reproduce.tables import TABLE1
-from ebreg.reproduce.tasks import POINTS, load
+from ebreg.reproduce.tasks import POINTS, has_authors_points, load
 from ebreg.reproduce.toy import ToyJob
 from ebreg.reproduce.tracking import Moment
 
@@ -29,6 +28,7 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     drawn = commands.add_parser("figures", help="Figures 2, S3, S4, the training sets, and who follows whom")
     drawn.set_defaults(call=run_figures)
     drawn.add_argument("--seed", type=int, default=0, help="of the trainings (0)")
+    drawn.add_argument("--overwrite", action="store_true", help="draw in place of figures that are there")
     for part in (table1, drawn):
         part.add_argument("--epochs", type=int, help="in place of the recipe's own, for a quick look")
         part.add_argument("--points", type=Path, help=f"folder with the authors' {POINTS}")
@@ -43,11 +43,9 @@ def run_table1(options: argparse.Namespace) -> None:
     job = ToyJob(
         (folder / "records").absolute(), options.points and options.points.absolute(), options.epochs
     )
-    for name in datasets:
-        load(name, options.points)  # what can fail fails before the trainings
-    if not options.report_only:
-        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
-    summaries = parts.write_report(TABLE1, job, folder, _command(options), _notes(options))
+    notes = _notes(options)  # what can fail fails before the trainings
+    parts.do_runs(TABLE1, job, runs, options)
+    summaries = parts.write_report(TABLE1, job, folder, _command(options), notes)
     if plots.available() and any(summary.paper is not None for summary in summaries):
         _save(sensitivity.draw(summaries), folder / "sensitivity.png")
 
@@ -59,6 +57,7 @@ def run_figures(options: argparse.Namespace) -> None:
     epochs = PAPER.epochs if options.epochs is None else options.epochs
     config = replace(PAPER, seed=options.seed, epochs=epochs)
     folder = options.out / "figures"
+    _require_free(folder, options.overwrite)
     folder.mkdir(parents=True, exist_ok=True)
     followed: dict[str, list[Moment]] = {name: [] for name in tasks}
     with one_thread():
@@ -74,6 +73,14 @@ def run_figures(options: argparse.Namespace) -> None:
     _save(tracking.draw(followed), folder / "tracking.png")
 
 
+def _require_free(folder: Path, overwrite: bool) -> None:
+    there = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if there and not overwrite:
+        raise FileExistsError(
+            f"{folder} holds {there[0]} already; give another folder with --out, or --overwrite to draw anew"
+        )
+
+
 def _save(figure: "Figure", path: Path) -> None:
     figure.savefig(path, dpi=160)
     plots.close(figure)
@@ -87,18 +94,23 @@ def _command(options: argparse.Namespace) -> str:
     return " ".join([*words, *(["--points", "FOLDER"] if options.points else [])])
 
 
+def _points(folder: Path | None) -> str:
+    if folder is None:
+        return "points of the same law as the authors', who set no seed"
+    task = load("gustafsson", folder)
+    if has_authors_points(task):
+        return f"the authors' own points, `{POINTS}` of their repository"
+    return f"{len(task.x_train)} points of a file, which are not the authors'"
+
+
 def _notes(options: argparse.Namespace) -> list[str]:
-    points = (
-        f"the authors' own points, `{POINTS}` of their repository"
-        if options.points
-        else "points of the same law as the authors', who set no seed"
-    )
     return [
-        f"The first set has {points}; the second repeats its authors' points exactly.",
+        f"The first set has {_points(options.points)}; the second repeats its authors' points exactly.",
         "",
         "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
         "* *median (worst)*: of all runs that gave a number; *failed*: those that did not.",
         "* *own*: the density is normalised by the library's predictive distribution, not on a grid. It is",
         "  huge where f grows without end beyond the grid: such a model is no density, which the grid hides.",
-        "* *CPU seconds*: median processor time of a training, one thread.",
+        "* *CPU seconds*: median processor time of a training, one thread. NCE and MLE learn a proposal too,",
+        "  which answers for them at test time.",
     ]

@@ -7,7 +7,6 @@ from ebreg.reproduce import parts
 from ebreg.reproduce.images import options as image_options
 from ebreg.reproduce.images.jobs import ImageJob
 from ebreg.reproduce.images.sources import ImageSource
-from ebreg.reproduce.runner import complete
 from ebreg.reproduce.tables import TABLE1, TABLES
 
 # Training and test images of the paper: its values stand beside ours where the numbers agree.
@@ -49,8 +48,7 @@ def run(options: argparse.Namespace) -> None:
     folder = options.out / table.name
     job = ImageJob((folder / "records").absolute(), sources, image_options.recipe_of(options))
     runs = table.runs(options.cells, asked, options.runs)
-    if not options.report_only:
-        complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
+    parts.do_runs(table, job, runs, options)
     published = all(_is_the_paper_s(source) for source in sources)
     parts.write_report(table, job, folder, _command(options, sources), _notes(sources, published), published)
 
