@@ -59,7 +59,7 @@ LAYERS = """
     metrics.scores
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
     datasets metrics plots
-    demo reproduce.cells reproduce.records reproduce.tasks
+    demo reproduce.cells reproduce.endings reproduce.records reproduce.tasks
     reproduce.building reproduce.jobs reproduce.tables
     reproduce.recipes
     reproduce.report reproduce.runner reproduce.toy

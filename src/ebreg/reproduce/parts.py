@@ -14,7 +14,7 @@ from ebreg.reproduce.tables import Table
 
 def add_output(parser: argparse.ArgumentParser) -> None:
     """Add where to write, and whether to show progress."""
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder (results)")
+    parser.add_argument("--out", type=Path, default=Path("reproduced"), help="folder (reproduced)")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 

@@ -65,7 +65,7 @@ RECIPES: dict[str, Recipe] = {
         "table",
         {"n_inputs": 1, "width": 128},
         "standard",
-        n_draws={"gustafsson": 16, "brando": 12},
+        n_draws={"gustafsson": 16, "brando": 8},
         draws="stratified",
     ),
 }

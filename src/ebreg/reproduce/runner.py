@@ -42,8 +42,9 @@ def complete(
     # What can fail fails before the trainings.
     for run in runs:
         job.settings(run)
-        job.recorded(run)
     records.prepare()
+    for run in runs:
+        job.recorded(run)
     lost_rounds = 0
     with _backend(backend, n_jobs), end_on_terminate(), _watched(runs, records, progress):
         while missing := [run for run in runs if run.key not in records]:

@@ -34,9 +34,20 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
             ax.set_xlabel(setting)
             if dataset == datasets[0]:
                 ax.set_title(title)
-        line[0].set_ylim(*_seen([s for s in summaries if s.dataset == dataset]))
-    canvas.legend(axes[0, 0])
+        if METRICS[dataset] == "KL":
+            _log_scale(line[0])  # a few runs go astray by a factor of ten
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
+
+
+def _log_scale(ax: "Axes") -> None:
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
 
 
 def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
@@ -59,14 +70,3 @@ def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _seen(summaries: Sequence[Summary]) -> tuple[float, float]:
-    # A few runs that went astray would squeeze the rest to the floor.
-    groups = [group for group, _, _ in _COLUMNS]
-    values = sorted(value for s in summaries if s.cell.group in groups for value in s.first)
-    values = values[: 1 + int(0.97 * len(values))]
-    values += [s.paper for s in summaries if s.paper is not None]
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    margin = 0.06 * (high - low) or 1.0
-    return low - margin, high + margin
