@@ -1,5 +1,6 @@
 """The paper's table as rows of data, a runner that loses nothing, and reports that hide nothing."""
 
+import contextlib
 import csv
 import io
 import json
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -222,6 +224,7 @@ class TestJob:
             {"on_grid": [1]},
             {"on_grid": None},
             {"on_grid": math.nan},
+            {"versions": None},
             {"failure": ["it broke"], "on_grid": None},
             {"failure": "it broke"},
         ],
@@ -257,7 +260,7 @@ class TestJob:
         run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
         record = job(run)
         assert (record["on_grid"], record["own"]) == (None, 1.0)
-        assert "infinitely bad" in record["failure"]
+        assert "no finite number" in record["failure"]
         assert job.recorded(run) == record
 
     def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
@@ -357,16 +360,29 @@ complete(TABLE1.runs(["mdn-1"], ["gustafsson"], 2), Slow(Path(sys.argv[1], "reco
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_command(tmp_path: Path, how: signal.Signals):
     # What all of them write to is closed when the last of them has ended.
-    command = subprocess.Popen([sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE)
+    command = subprocess.Popen(
+        [sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
+    )
     try:
-        while len(list(tmp_path.glob("gustafsson.*"))) < 2:
-            assert command.poll() is None
-            time.sleep(0.1)
+        wait_for(lambda: len(list(tmp_path.glob("gustafsson.*"))) == 2 or command.poll() is not None)
         command.send_signal(how)
         command.communicate(timeout=60)
     finally:
-        command.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
     assert command.returncode == (-how if how == signal.SIGKILL else 128 + how)
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_worker_whose_command_is_gone_before_its_first_run_ends_too():
+    late = "import time; from ebreg.reproduce.endings import end_with; end_with(2**30); time.sleep(600)"
+    assert subprocess.run([sys.executable, "-c", late], timeout=300, check=False).returncode == 1
 
 
 class TestReport:
@@ -485,7 +501,8 @@ class TestCommand:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-        assert main(["reproduce", "table1", "--quiet", "--out", str(tmp_path / "out")]) == 1
+        small = ["--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--datasets", "gustafsson"]
+        assert main(["reproduce", "table1", *small, "--quiet", "--out", str(tmp_path / "out")]) == 1
         assert "cannot be written to" in capsys.readouterr().err
         assert path.read_text() == "mine"
 
@@ -497,6 +514,12 @@ class TestCommand:
         assert len((tmp_path / "figures" / "tracking.csv").read_text().splitlines()) == 3
         assert main(["reproduce", "figures", "--out", str(tmp_path)]) == 1
         assert "holds figure2-brando.png already; give another folder" in capsys.readouterr().err
+
+    def test_the_points_of_a_set_that_is_not_asked_for_are_not_read(self, tmp_path: Path, capsys):
+        asked = ["--datasets", "brando", "--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet"]
+        arguments = ["reproduce", "table1", *asked, "--points", "nowhere", "--out", str(tmp_path)]
+        assert main(arguments) == 0
+        assert "gustafsson" not in capsys.readouterr().out
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -28,6 +28,21 @@ def keeping(path: Path) -> Iterator[Path]:
         os.link(partial, path)  # unlike a renaming it never replaces
 
 
+def require_room(folder: Path, n_bytes: int = 4096) -> None:
+    """Make a folder, and fail now if nothing can be written there, rather than after long work.
+
+    Raises:
+        OSError: With a sentence.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _partial(folder / "room") as partial:
+            partial.write_bytes(bytes(n_bytes))
+            _sync(partial)
+    except OSError as error:
+        raise OSError(f"{folder} cannot be written to ({error.strerror}); give another folder") from error
+
+
 @contextmanager
 def _partial(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -29,14 +29,14 @@ def end_on_terminate() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # once a process
 def end_with(parent: int) -> None:
-    """End this process soon after its parent is gone, as after SIGKILL; nothing if it has another parent.
+    """End this process soon after its parent is gone, as after SIGKILL; nothing if it is the parent itself.
 
     Runs are written whole or not at all, so the end may come at any moment.
     """
-    if os.getppid() != parent:
-        return  # the command itself, or a worker that a cluster looks after
+    if os.getpid() == parent:
+        return
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -20,7 +20,7 @@ from ebreg.reproduce.cells import Run
 from ebreg.reproduce.records import Records
 
 # What every run that can be judged is judged by, in every table.
-PAPERS = "on_grid"
+PAPER_MEASURE = "on_grid"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Job(ABC):
 
     @abstractmethod
     def measure(self, run: Run, model: Model) -> dict[str, float]:
-        """Judge a trained model: by ``PAPERS``, the paper's measure, and by others."""
+        """Judge a trained model: by ``PAPER_MEASURE``, the paper's measure, and by others."""
 
     def __call__(self, run: Run) -> dict[str, Any]:
         """Do a run, or find its record; the record is written here and returned."""
@@ -123,8 +123,8 @@ class Job(ABC):
             measured = self.measure(run, model)
         except EbregError as error:  # its weights are not finite
             return record | {"failure": str(error)}, model
-        if not math.isfinite(measured[PAPERS]):
-            record["failure"] = "by the paper's measure it is infinitely bad"
+        if not math.isfinite(measured[PAPER_MEASURE]):
+            record["failure"] = "the paper's measure gives no finite number"
         return record | {name: _plain(value) for name, value in measured.items()}, model
 
 
@@ -133,9 +133,11 @@ def _plain(value: float) -> float | None:
 
 
 def _is_whole(record: dict[str, Any]) -> bool:
+    if not isinstance(record.get("versions", {}), dict):
+        return False
     if "failure" in record:
-        return isinstance(record["failure"], str) and record.get(PAPERS) is None
-    known = (record.get(name) for name in (PAPERS, "seconds", "cpu_seconds"))
+        return isinstance(record["failure"], str) and record.get(PAPER_MEASURE) is None
+    known = (record.get(name) for name in (PAPER_MEASURE, "seconds", "cpu_seconds"))
     rest = (value for name, value in record.items() if name not in ("settings", "versions"))
     return all(map(_is_number, known)) and all(value is None or _is_number(value) for value in rest)
 

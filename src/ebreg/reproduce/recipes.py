@@ -60,12 +60,12 @@ RECIPES: dict[str, Recipe] = {
     "modern": Recipe(
         {
             "gustafsson": TrainingConfig(epochs=100, learning_rate=1e-3),
-            "brando": TrainingConfig(epochs=200, learning_rate=2e-3),
+            "brando": TrainingConfig(epochs=170, learning_rate=2e-3),
         },
         "table",
         {"n_inputs": 1, "width": 128},
         "standard",
-        n_draws={"gustafsson": 16, "brando": 8},
+        n_draws={"gustafsson": 16, "brando": 12},
         draws="stratified",
     ),
 }

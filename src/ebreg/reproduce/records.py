@@ -25,15 +25,7 @@ class Records:
 
     def prepare(self) -> None:
         """Make the folder, and fail now rather than with the first record."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with wholes.replacing(self.folder / ".probe") as partial:
-                partial.write_text(" " * _ROOM, encoding="utf-8")
-            (self.folder / ".probe").unlink()
-        except OSError as error:
-            raise EbregError(
-                f"{self.folder} cannot be written to ({error.strerror}); give another folder"
-            ) from error
+        wholes.require_room(self.folder, _ROOM)
 
     def write(self, key: str, record: dict[str, Any]) -> bool:
         """Keep a record; one that is there already is left alone. Whether it was kept."""
@@ -57,7 +49,11 @@ class Records:
             record = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except (ValueError, OSError) as error:
+        except OSError as error:
+            raise EbregError(
+                f"{path} cannot be read ({error.strerror}); see to it, or give another folder"
+            ) from error
+        except ValueError as error:
             raise EbregError(
                 f"{path} is not a record ({error}); delete it, and its run is done again"
             ) from error

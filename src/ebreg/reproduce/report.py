@@ -214,7 +214,7 @@ def versions(finished: Sequence[Finished]) -> str:
     parts = {
         f"{name} {version}" for _, record in finished for name, version in record.get("versions", {}).items()
     }
-    return f"* *done with*: {', '.join(sorted(parts))}."
+    return f"* *done with*: {', '.join(sorted(parts)) or 'versions that were not recorded'}."
 
 
 def rows_csv(rows: Sequence[dict[str, Any]]) -> str:

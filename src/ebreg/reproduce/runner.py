@@ -38,7 +38,9 @@ def complete(
     """
     checks.at_least("jobs", n_jobs, 1)
     checks.one_of("the backend", backend, BACKENDS)
-    records, here = Records(job.records), os.getpid()
+    records = Records(job.records)
+    # The workers of a cluster are looked after by it.
+    home = os.getpid() if backend == "loky" else None
     # What can fail fails before the trainings.
     for run in runs:
         job.settings(run)
@@ -49,7 +51,7 @@ def complete(
     with _backend(backend, n_jobs), end_on_terminate(), _watched(runs, records, progress):
         while missing := [run for run in runs if run.key not in records]:
             try:
-                done = Parallel(batch_size=1)(delayed(_do)(job, run, here) for run in missing)
+                done = Parallel(batch_size=1)(delayed(_do)(job, run, home) for run in missing)
             except EbregError:
                 raise  # of a run: it would come again
             except Exception as error:
@@ -64,9 +66,10 @@ def complete(
                 records.write(run.key, record)
 
 
-def _do(job: Job, run: Run, home: int) -> dict[str, Any]:
+def _do(job: Job, run: Run, home: int | None) -> dict[str, Any]:
     keep_pages()  # of the worker, which is ours
-    end_with(home)
+    if home is not None:
+        end_with(home)
     return job(run)
 
 

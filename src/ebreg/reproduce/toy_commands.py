@@ -1,11 +1,12 @@
 """``ebreg reproduce table1`` and ``figures``: the 1-D experiments."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ebreg import plots
+from ebreg import plots, wholes
 from ebreg.config import PAPER
 from ebreg.datasets import TASKS, ToyTask
 from ebreg.models import EnergyModel
@@ -43,7 +44,7 @@ def run_table1(options: argparse.Namespace) -> None:
     job = ToyJob(
         (folder / "records").absolute(), options.points and options.points.absolute(), options.epochs
     )
-    notes = _notes(options)  # what can fail fails before the trainings
+    notes = _notes(datasets, options.points)  # what can fail fails before the trainings
     parts.do_runs(TABLE1, job, runs, options)
     summaries = parts.write_report(TABLE1, job, folder, _command(options), notes)
     if plots.available() and any(summary.paper is not None for summary in summaries):
@@ -58,7 +59,7 @@ def run_figures(options: argparse.Namespace) -> None:
     config = replace(PAPER, seed=options.seed, epochs=epochs)
     folder = options.out / "figures"
     _require_free(folder, options.overwrite)
-    folder.mkdir(parents=True, exist_ok=True)
+    wholes.require_room(folder)
     followed: dict[str, list[Moment]] = {name: [] for name in tasks}
     with one_thread():
         for name, task in tasks.items():
@@ -103,10 +104,11 @@ def _points(folder: Path | None) -> str:
     return f"{len(task.x_train)} points of a file, which are not the authors'"
 
 
-def _notes(options: argparse.Namespace) -> list[str]:
+def _notes(datasets: Sequence[str], points: Path | None) -> list[str]:
+    about = [f"* gustafsson: {_points(points)}."] if "gustafsson" in datasets else []
+    about += ["* brando: the very points of its authors."] if "brando" in datasets else []
     return [
-        f"The first set has {_points(options.points)}; the second repeats its authors' points exactly.",
-        "",
+        *about,
         "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published.",
         "* *median (worst)*: of all runs that gave a number; *failed*: those that did not.",
         "* *own*: the density is normalised by the library's predictive distribution, not on a grid. It is",
