@@ -44,6 +44,11 @@ def do_runs(table: Table, job: Job, runs: Sequence[Run], options: argparse.Names
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
 
 
+def reported(table: Table, job: Job) -> list[str]:
+    """Names of the data sets that the folder of records has runs of."""
+    return list(dict.fromkeys(run.dataset for run, _ in _finished(table, job)))
+
+
 def write_report(
     table: Table, job: Job, folder: Path, command: str, notes: list[str], published: bool = True
 ) -> list[report.Summary]:

@@ -44,8 +44,8 @@ def run_table1(options: argparse.Namespace) -> None:
     job = ToyJob(
         (folder / "records").absolute(), options.points and options.points.absolute(), options.epochs
     )
-    notes = _notes(datasets, options.points)  # what can fail fails before the trainings
     parts.do_runs(TABLE1, job, runs, options)
+    notes = _notes(parts.reported(TABLE1, job), options.points)
     summaries = parts.write_report(TABLE1, job, folder, _command(options), notes)
     if plots.available() and any(summary.paper is not None for summary in summaries):
         _save(sensitivity.draw(summaries), folder / "sensitivity.png")
