@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+# What every run that can be judged is judged by, in every table: the first of its measures.
+PAPER_MEASURE = "on_grid"
+
 
 @dataclass(frozen=True)
 class Cell:

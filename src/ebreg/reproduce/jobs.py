@@ -16,11 +16,8 @@ from ebreg._version import __version__
 from ebreg.config import TrainingConfig
 from ebreg.errors import EbregError
 from ebreg.models import Model
-from ebreg.reproduce.cells import Run
+from ebreg.reproduce.cells import PAPER_MEASURE, Run
 from ebreg.reproduce.records import Records
-
-# What every run that can be judged is judged by, in every table.
-PAPER_MEASURE = "on_grid"
 
 
 @dataclass(frozen=True)

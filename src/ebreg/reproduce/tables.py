@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ebreg import checks
-from ebreg.reproduce.cells import Cell, Run
+from ebreg.reproduce.cells import PAPER_MEASURE, Cell, Run
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ TABLE1 = Table(
         "gustafsson": "KL divergence from the truth to the model",
         "brando": "NLL of the test points (the truth itself has 1.239)",
     },
-    (Measure("on_grid", "on the paper's grid", 4), Measure("own", "own", 4)),
+    (Measure(PAPER_MEASURE, "on the paper's grid", 4), Measure("own", "own", 4)),
 )
 
 
@@ -166,7 +166,7 @@ _MIXTURES: dict[str, dict[int, tuple[float, float]]] = {
     "head-pose": {4: (11.02, 8.69), 8: (10.68, 8.79), 16: (10.71, 8.77)},
 }
 _IMAGE_MEASURES = (
-    Measure("on_grid", "NLL on the paper's grid"),
+    Measure(PAPER_MEASURE, "NLL on the paper's grid"),
     Measure("own", "NLL"),
     Measure("own_error", "its error"),
     Measure("cell_nll", "NLL of the rounding cell"),
