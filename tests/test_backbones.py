@@ -19,6 +19,7 @@ from ebreg.backbones import (
     Backbone,
     PixelUnits,
     efficientnet_lite0,
+    find,
     from_timm,
     from_torchvision,
     resnet18,
@@ -399,6 +400,18 @@ class TestRegistry:
             assert backbone.name == name
             assert isinstance(backbone.units(), PixelUnits)
 
+    def test_names_are_found(self):
+        for name, backbone in BACKBONES.items():
+            assert find(name) is backbone
+        for name in ("resnet", "keras:resnet18", "", "Resnet18"):
+            with pytest.raises(ValueError, match=r"must be one of 'resnet18'.*'timm:NAME'; got"):
+                find(name)
+
+    @pytest.mark.parametrize("name", BACKBONES)
+    def test_nothing_is_downloaded_by_networks_of_our_own(self, name: str):
+        with pytest.raises(ValueError, match=f"{name} is from no library that downloads weights"):
+            BACKBONES[name].build_trained("download")
+
     def test_a_file_reaches_the_network(self, trained, tmp_path: Path):
         torch.save(trained.state_dict(), tmp_path / "weights.pth")
         for build in (BACKBONES["small-cnn"].build, BACKBONES["small-cnn"].build_trained):
@@ -438,6 +451,33 @@ class TestLibraries:
         monkeypatch.syspath_prepend(tmp_path)
         with pytest.raises(ImportError, match=rf"RuntimeError: operator nms .*pip install ebreg\[{extra}\]"):
             build("resnet18")
+
+    @pytest.mark.parametrize("library", ["torchvision", "timm"])
+    def test_without_the_library_its_names_say_what_to_install(self, monkeypatch, library: str):
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.delitem(sys.modules, f"{library}.models", raising=False)
+        with pytest.raises(ImportError, match=rf"pip install ebreg\[{library}\]"):
+            find(f"{library}:resnet18")
+
+    @pytest.mark.parametrize("name", ["torchvision:resnet18", "timm:resnet18"])
+    def test_names_of_a_library(self, name: str, tmp_path: Path):
+        library = name.partition(":")[0]
+        pytest.importorskip(f"{library}.models", exc_type=ImportError)
+        before = torch.random.get_rng_state()
+        backbone = find(name)
+        assert torch.equal(torch.random.get_rng_state(), before)
+        assert backbone.n_features == 512
+        torch.testing.assert_close(backbone.units().shift, PixelUnits.imagenet().shift)
+        # Ours has the names of theirs, and a classifier in the file is no obstacle.
+        ours = shaken(member("resnet18")).eval()
+        classifier = {"fc.weight": torch.zeros(10, 512), "fc.bias": torch.zeros(10)}
+        torch.save({**ours.state_dict(), **classifier}, tmp_path / "weights.pth")
+        x = normal(2, 3, 64, 64, dtype=torch.float32)
+        torch.testing.assert_close(backbone.build_trained(tmp_path / "weights.pth").eval()(x), ours(x))
+        with pytest.raises(ValueError, match="give the path of a checkpoint as weights, or 'download'"):
+            backbone.build_trained()
+        with pytest.raises(ValueError, match=f"{library} cannot make 'no-such-net'"):
+            find(f"{library}:no-such-net")
 
     def test_networks_of_torchvision(self):
         pytest.importorskip("torchvision.models", exc_type=ImportError)

@@ -14,7 +14,7 @@ ROOT = Path(ebreg.__file__).parent
 # From the ground up; a module may import from the lines below its own. A new file gets its place here.
 LAYERS = """
     _version callers checks errors memory wholes
-    regions uniforms
+    randomness regions uniforms
     ascent cubic loglinear
     distributions.components distributions.normal distributions.questions distributions.roots
     distributions.log_density
@@ -29,15 +29,16 @@ LAYERS = """
     predictive.refined
     predictive
     energy scaling
-    backbones.files backbones.libraries backbones.pixels
-    backbones.efficientnet backbones.resnet backbones.small
+    backbones.files backbones.pixels
+    backbones.backbone
+    backbones.efficientnet backbones.libraries backbones.resnet backbones.small
     backbones.registry
     backbones
     networks units
     models
     samplers
     methods
-    averages batch_norm batches checkpoints folders interrupts processes randomness schedules selection
+    averages batch_norm batches checkpoints folders interrupts processes schedules selection
     config embedding
     stages state
     training

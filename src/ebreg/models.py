@@ -90,7 +90,7 @@ class Model(nn.Module):
         x = x.to(own.dtype) if x.is_floating_point() else x
         try:
             h = self.backbone(x)
-        except (RuntimeError, IndexError) as error:
+        except (RuntimeError, IndexError, AssertionError) as error:
             if isinstance(self.backbone, networks.MLP) or isinstance(error, torch.OutOfMemoryError):
                 raise  # not the user's mistake
             shape = tuple(x.shape)

@@ -4,18 +4,22 @@ Each takes images (B, 3, H, W) in its own units, which :class:`PixelUnits` makes
 many features it gives by ``n_features``. What a network needs beside torch is imported when it is built.
 """
 
+from ebreg.backbones.backbone import DOWNLOAD, Backbone
 from ebreg.backbones.efficientnet import efficientnet_lite0
 from ebreg.backbones.libraries import from_timm, from_torchvision
 from ebreg.backbones.pixels import PixelUnits
-from ebreg.backbones.registry import BACKBONES, Backbone
+from ebreg.backbones.registry import BACKBONES, NAMES, find
 from ebreg.backbones.resnet import resnet18
 from ebreg.backbones.small import small_cnn
 
 __all__ = [
     "BACKBONES",
+    "DOWNLOAD",
+    "NAMES",
     "Backbone",
     "PixelUnits",
     "efficientnet_lite0",
+    "find",
     "from_timm",
     "from_torchvision",
     "resnet18",

@@ -1,9 +1,16 @@
 """Networks of torchvision and timm, where these are installed, without their classifiers."""
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from torch import nn
+
+from ebreg.backbones.backbone import DOWNLOAD, Backbone
+from ebreg.backbones.files import fill
+from ebreg.backbones.pixels import PixelUnits
 
 
 def from_torchvision(name: str, weights: str | None = None) -> nn.Module:
@@ -19,8 +26,9 @@ def from_torchvision(name: str, weights: str | None = None) -> nn.Module:
 
     Raises:
         ImportError: If torchvision is not installed, or does not go with this torch.
+        ConnectionError: If it cannot download the weights.
     """
-    return without_classifier(_library("torchvision.models").get_model(name, weights=weights))
+    return without_classifier(_made("torchvision.models", "get_model", name, weights=weights))
 
 
 def from_timm(name: str, pretrained: bool = False) -> nn.Module:
@@ -35,10 +43,12 @@ def from_timm(name: str, pretrained: bool = False) -> nn.Module:
 
     Raises:
         ImportError: If timm is not installed, or does not go with this torch.
+        ConnectionError: If it cannot download the weights.
     """
-    network = _library("timm").create_model(name, pretrained=pretrained, num_classes=0)
+    network = _made("timm", "create_model", name, pretrained=pretrained, num_classes=0)
     # Some have one more layer between the features that timm counts and those that come out.
     network.n_features = getattr(network, "head_hidden_size", network.num_features)
+    network.left_out = _beginnings(network.pretrained_cfg.get("classifier"))
     return network
 
 
@@ -53,7 +63,57 @@ def without_classifier(network: Any) -> nn.Module:
     name, last = layers[-1]
     network.set_submodule(name, nn.Identity())
     network.n_features = last.in_features
+    network.left_out = _beginnings(name)
     return network
+
+
+def _of_torchvision(name: str) -> Backbone:
+    def network(weights: str | Path | None = None) -> Any:
+        return _filled(from_torchvision(name, "DEFAULT" if weights == DOWNLOAD else None), weights)
+
+    n_features = network().n_features
+    return Backbone(f"torchvision:{name}", network, PixelUnits.imagenet, n_features, downloads=True)
+
+
+def _of_timm(name: str) -> Backbone:
+    def network(weights: str | Path | None = None) -> Any:
+        return _filled(from_timm(name, pretrained=weights == DOWNLOAD), weights)
+
+    first = network()
+    mean, deviation = (first.pretrained_cfg[part] for part in ("mean", "std"))
+    units = partial(PixelUnits, [255 * value for value in mean], [255 * value for value in deviation])
+    return Backbone(f"timm:{name}", network, units, first.n_features, downloads=True)
+
+
+# Backbones by the name that they have in a library.
+LIBRARIES: dict[str, Callable[[str], Backbone]] = {"torchvision": _of_torchvision, "timm": _of_timm}
+
+
+def _filled(network: Any, weights: str | Path | None) -> Any:
+    if weights not in (None, DOWNLOAD):
+        fill(network, weights, ignored=network.left_out)
+    return network
+
+
+def _beginnings(layers: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    # Of the names that the classifier's weights have in a file.
+    layers = (layers,) if isinstance(layers, str) else layers or ()
+    return tuple(f"{layer}." for layer in layers)
+
+
+def _made(module: str, function: str, name: str, **options: Any) -> Any:
+    library = module.partition(".")[0]
+    make = getattr(_library(module), function)
+    try:
+        return make(name, **options)
+    except OSError as error:
+        raise ConnectionError(
+            f"{library} could not get the weights of {name} ({error}); give the path of a checkpoint instead"
+        ) from error
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{library} cannot make {name!r} ({error}); {module}.list_models() lists its names"
+        ) from error
 
 
 def _library(module: str) -> Any:

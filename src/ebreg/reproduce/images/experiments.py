@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from ebreg.backbones import BACKBONES
+from ebreg import backbones
+from ebreg.backbones import DOWNLOAD
 from ebreg.batches import Data
 from ebreg.config import TrainingConfig
 from ebreg.datasets.images import ImageSplit
@@ -125,13 +126,13 @@ class Experiment:
 def attach(model: Model, backbone: nn.Module, name: str) -> Model:
     """Put a backbone, and the units of its pixels, before a model of its features; in place."""
     model.backbone = nn.Sequential(backbone, model.backbone)
-    model.x_units = BACKBONES[name].units()
+    model.x_units = backbones.find(name).units()
     return model.to(model.like.device)
 
 
 @lru_cache(maxsize=4)
 def _features_of(source: ImageSource, backbone: str, weights: str | None) -> tuple[Data, Data]:
-    known = BACKBONES[backbone]
+    known = backbones.find(backbone)
     model = MixtureModel(known.build_trained(weights), nn.Identity(), n_targets=1, x_units=known.units())
     embedding, split = Embedding(model, n_rows=128), source.load()
     return embedding.of(split.train), embedding.of(split.test)
@@ -139,7 +140,7 @@ def _features_of(source: ImageSource, backbone: str, weights: str | None) -> tup
 
 @lru_cache(maxsize=4)
 def _fingerprint(weights: str | None) -> str | None:
-    if weights in (None, RANDOM):
+    if weights in (None, RANDOM, DOWNLOAD):
         return weights
     path = Path(str(weights))
     if not path.is_file():

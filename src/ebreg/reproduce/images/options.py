@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ebreg.backbones import BACKBONES
+from ebreg.backbones import DOWNLOAD, NAMES
 from ebreg.config import FROZEN_NORMS, PRECISIONS
 from ebreg.datasets.images import SPLITS
 from ebreg.reproduce.images.recipes import IMAGE_RECIPES, RANDOM, UNITS, ImageRecipe
@@ -22,8 +22,8 @@ _LOOP = {
     "precision": (str, f"of the networks: {', '.join(PRECISIONS)}"),
 }
 _RECIPE = {
-    "backbone": (str, ", ".join(BACKBONES)),
-    "weights": (str, f"path of the backbone's checkpoint, or {RANDOM}"),
+    "backbone": (str, ", ".join(NAMES)),
+    "weights": (str, f"path of the backbone's checkpoint, {DOWNLOAD} for its library's, or {RANDOM}"),
     "units": (str, f"of the targets inside: {', '.join(UNITS)}"),
     "mixture_epochs": (int, "epochs at the start with the mixture alone"),
     "n_draws": (int, "M, draws an image and step"),
@@ -82,7 +82,7 @@ def as_words(options: argparse.Namespace) -> list[str]:
     for name, value in _given(options, {"split": (str, ""), **_RECIPE, **_LOOP}).items():
         words += [
             f"--{name.replace('_', '-')}",
-            "FILE" if name == "weights" and value != RANDOM else str(value),
+            "FILE" if name == "weights" and value not in (RANDOM, DOWNLOAD) else str(value),
         ]
     words += ["--split-seed", str(options.split_seed)] if options.split_seed else []
     return [*words, *(["--no-augmentation"] if options.no_augmentation else [])]

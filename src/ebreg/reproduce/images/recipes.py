@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ebreg import checks, networks
-from ebreg.backbones import BACKBONES, Backbone
+from ebreg import backbones, checks, networks
+from ebreg.backbones import Backbone
 from ebreg.batches import Augmented, Data
 from ebreg.config import PAPER, TrainingConfig
 from ebreg.datasets.images import ImageTask
@@ -26,8 +26,9 @@ class ImageRecipe:
 
     Attributes:
         config: Settings of the loop, up to the seed.
-        backbone: A name in ``ebreg.backbones.BACKBONES``.
-        weights: Path of its checkpoint; "random" to learn it from nothing; None: those that come with it.
+        backbone: A name that :func:`ebreg.backbones.find` knows.
+        weights: Path of its checkpoint; "download" for those of its library; "random" to learn it from
+            nothing; None: those that come with it.
         units: Whether targets are learned as they are, "raw", or "standard".
         n_draws: M.
         draws: A name in ``ebreg.samplers.SAMPLERS``, for the methods that draw from q.
@@ -49,10 +50,10 @@ class ImageRecipe:
     neck: int | None = None
 
     def __post_init__(self) -> None:
-        checks.one_of("the backbone", self.backbone, BACKBONES)
+        known = backbones.find(self.backbone)
         checks.one_of("units", self.units, UNITS)
         checks.flag("augments", self.augments)
-        if self.weights == RANDOM and self._known.pretrained:
+        if self.weights == RANDOM and known.pretrained:
             raise ValueError(f"{self.backbone} comes with its own weights; leave out weights, not {RANDOM!r}")
         frozen, epochs = self.config.frozen_epochs, self.config.epochs
         if self.weights == RANDOM and (frozen or self.neck is not None):
@@ -102,7 +103,7 @@ class ImageRecipe:
 
     @property
     def _known(self) -> Backbone:
-        return BACKBONES[self.backbone]
+        return backbones.find(self.backbone)
 
     def _learning_part(self) -> nn.Module:
         # On features that stay, a layer that learns stands for the backbone.

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from ebreg import folders
-from ebreg.backbones import BACKBONES
+from ebreg import backbones, folders
 from ebreg.config import TrainingConfig
 from ebreg.errors import ModelFileError
 from ebreg.models import Model
@@ -58,10 +57,11 @@ def _blank(settings: dict[str, Any], n_targets: int) -> Model:
         shares_backbone=settings["shares_backbone"],
     )
     neck = settings["neck"]
-    weights = RANDOM if neck is None and not BACKBONES[backbone].pretrained else None
+    known = backbones.find(backbone)
+    weights = RANDOM if neck is None and not known.pretrained else None
     recipe = ImageRecipe(
         TrainingConfig(), backbone, weights, settings["units"], augments=neck is None, neck=neck
     )
     y = torch.tensor([[0.0], [1.0]]).expand(2, n_targets)
     model = give_end(recipe.method(cell, y).model, y)
-    return model if neck is None else attach(model, BACKBONES[backbone].build(), backbone)
+    return model if neck is None else attach(model, known.build(), backbone)
