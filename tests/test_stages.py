@@ -127,6 +127,14 @@ class TestFrozen:
         assert all(p.requires_grad for p in method.parameters())
 
 
+def test_features_are_known_by_what_they_are_of():
+    # Else a training on features could not be resumed on a processor that rounds otherwise.
+    data = TensorData(*images())
+    one, other = (Embedding(method_of("joint-nce", seed), 7).of(data) for seed in (0, 1))
+    assert not torch.equal(one.x, other.x)
+    assert one.checksum == other.checksum == data.checksum
+
+
 def test_what_was_frozen_before_stays_so():
     method = method_of("joint-nce")
     method.model.backbone.requires_grad_(False)
