@@ -167,7 +167,12 @@ class TestMeasures:
         assert measured["own"] == pytest.approx(-model.log_prob(x, y).mean().item(), abs=1e-4)
         median = model.predictive(x).quantile(0.5).reshape(y.shape)
         assert measured["mae"] == pytest.approx((median - y).abs().mean().item(), rel=1e-4)
-        assert set(measured) == {"on_grid", "own", "own_error", "crps", "mae", "cell_nll"}
+        # Draws of the proposal give the same, to a few of their standard errors.
+        error = measured["sampled_error"]
+        assert 0 < error < 0.1
+        assert measured["sampled"] == pytest.approx(measured["own"], abs=4 * error)
+        names = {"on_grid", "own", "own_error", "sampled", "sampled_error", "crps", "mae", "cell_nll"}
+        assert set(measured) == names
 
     @pytest.mark.parametrize("source", [CELLS, SOLID], ids=["one target", "several"])
     def test_the_grid_is_the_paper_s(self, source: ImageSource):
@@ -233,6 +238,9 @@ class TestMeasures:
         y = torch.tensor([[20.0, 20.0], [-20.0, -20.0]], dtype=torch.float64)
         measured = measure(task, TensorData(torch.zeros(2, 1), y), model, y.repeat(20, 1))
         assert measured["own"] == pytest.approx(math.log(2 * math.pi) + math.log(2), abs=0.05)
+        # Draws of the proposal alone do overlook it, and their error says nothing of it.
+        assert measured["sampled"] == pytest.approx(math.log(2 * math.pi), abs=1e-6)
+        assert measured["sampled_error"] == pytest.approx(0, abs=1e-6)
 
     @pytest.mark.parametrize(
         ("y", "expected"),
@@ -257,6 +265,8 @@ class TestExperiments:
         record = job(Run(TABLES["table3"].cells[name], source.task_name, 1))
         assert math.isfinite(record["own"])
         assert math.isfinite(record["crps"])
+        assert job.recorded(Run(TABLES["table3"].cells[name], source.task_name, 1)) == record
+        job.judge_again(Run(TABLES["table3"].cells[name], source.task_name, 1))
         assert job.recorded(Run(TABLES["table3"].cells[name], source.task_name, 1)) == record
 
     def test_a_backbone_that_never_learns_is_left_out(self, tmp_path: Path):

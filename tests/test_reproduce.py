@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from ebreg.reproduce.cells import Run
 from ebreg.reproduce.recipes import RECIPES
 from ebreg.reproduce.records import Records
 from ebreg.reproduce.report import Finished
-from ebreg.reproduce.runner import complete
+from ebreg.reproduce.runner import complete, judge_again
 from ebreg.reproduce.tables import TABLE1
 from ebreg.reproduce.tasks import Measured, has_authors_points, load, measure
 from ebreg.reproduce.toy import ToyJob, train
@@ -269,15 +270,31 @@ class TestJob:
         with pytest.raises(EbregError, match=r"the run gustafsson\.mdn-1\.00 cannot be done: KeyError"):
             complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
 
-    def test_the_trained_networks_are_kept(self, tmp_path: Path):
-        from safetensors.torch import load_file
-
+    def test_the_trained_networks_are_kept_and_judged_again(self, tmp_path: Path, monkeypatch):
         run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
         record = job(run)
-        task = gustafsson()
-        model = RECIPES["paper"].method(run.cell, task).model
-        model.load_state_dict(load_file(job.weights(run)))
-        assert measure(task, model).on_grid == pytest.approx(record["on_grid"], rel=1e-9)
+        job.judge_again(run)
+        assert job.recorded(run) == record
+        real = measure
+        monkeypatch.setattr(
+            "ebreg.reproduce.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
+        )
+        judge_again([run], job, progress=False)
+        assert job.recorded(run) == record | {"own": 7.0}
+
+    def test_networks_that_are_not_of_the_record_are_not_judged(self, tmp_path: Path):
+        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 2)
+        job = ToyJob(tmp_path, epochs=1)
+        records = [job(run) for run in runs]
+        shutil.copy(job.weights(runs[1]), job.weights(runs[0]))
+        with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is of other settings"):
+            job.judge_again(runs[0])
+        job.weights(runs[0]).unlink()
+        with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is not there"):
+            job.judge_again(runs[0])
+        assert [job.recorded(run) for run in runs] == records
+        job.judge_again(Run(TABLE1.cells["mdn-1"], "gustafsson", 2))  # which was not done
+        assert len(list(tmp_path.glob("*.json"))) == 2
 
     def test_a_failure_is_a_record_too(self, tmp_path: Path, monkeypatch):
         recipe = RECIPES["paper"]
@@ -343,7 +360,7 @@ class TestRunner:
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from ebreg.reproduce.runner import complete
+from ebreg.reproduce.runner import complete, judge_again
 from ebreg.reproduce.tables import TABLE1
 from ebreg.reproduce.toy import ToyJob
 
@@ -473,8 +490,9 @@ class TestCommand:
         assert (folder / "sensitivity.png").stat().st_size > 10_000
         record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
         assert record["settings"]["epochs"] == 1
-        assert main([*arguments, "--report-only"]) == 0
-        assert capsys.readouterr().out == text
+        for more in ("--report-only", "--judge-again"):
+            assert main([*arguments, more]) == 0
+            assert capsys.readouterr().out == text
         # A smaller call leaves nothing out of the report.
         smaller = ["reproduce", "table1", "--cells", "mdn-1", "--epochs", "1", *arguments[-3:]]
         assert main([*smaller, "--report-only"]) == 0

@@ -19,6 +19,9 @@ from ebreg.models import Model
 from ebreg.reproduce.cells import PAPER_MEASURE, Run
 from ebreg.reproduce.records import Records
 
+# What a record holds beside its measures.
+_NOT_MEASURED = ("settings", "versions", "seconds", "cpu_seconds")
+
 
 @dataclass(frozen=True)
 class Job(ABC):
@@ -45,6 +48,10 @@ class Job(ABC):
     @abstractmethod
     def train(self, run: Run) -> Model:
         """Train; what cannot be trained raises an EbregError."""
+
+    @abstractmethod
+    def untrained(self, run: Run) -> Model:
+        """The model of a run before its training."""
 
     @abstractmethod
     def measure(self, run: Run, model: Model) -> dict[str, float]:
@@ -95,8 +102,39 @@ class Job(ABC):
         return record
 
     def weights(self, run: Run) -> Path:
-        """Where the trained networks of a run are: they can be judged anew without training."""
+        """Where the trained networks of a run are."""
         return self.records / f"{run.key}.safetensors"
+
+    def judge_again(self, run: Run) -> None:
+        """Measure the networks that a run has left, and put the numbers into its record; times stay.
+
+        A run whose training failed has left none, and keeps its record.
+
+        Raises:
+            EbregError: If the networks are not there, or not those of the record.
+        """
+        record = self.recorded(run)
+        if record is None or ("failure" in record and not self.weights(run).exists()):
+            return
+        with one_thread():
+            self.prepare(run)
+            model = self._trained(run, record)
+            measured = self._measured(run, model)
+        kept = {name: record[name] for name in _NOT_MEASURED if name in record}
+        Records(self.records).replace(run.key, kept | measured)
+
+    def _trained(self, run: Run, record: dict[str, Any]) -> Model:
+        path, model = self.weights(run), self.untrained(run)
+        if not path.exists():
+            raise EbregError(
+                f"{path} is not there, so the run cannot be judged again; delete its record to do it again"
+            )
+        tensors, facts = checkpoints.read(path)
+        checkpoints.check_fits(model, tensors, path)
+        if facts.get("settings") != record["settings"]:
+            raise EbregError(f"{path} is of other settings than the record beside it; delete both")
+        model.load_state_dict(tensors)
+        return model
 
     def _keep(self, run: Run, record: dict[str, Any], model: Model | None) -> None:
         # The record last: what has one has its networks too. Two commands in one folder write the same.
@@ -116,13 +154,18 @@ class Job(ABC):
             return record | {"failure": str(error)}, None
         record["seconds"] = round(time.perf_counter() - wall, 2)
         record["cpu_seconds"] = round(time.process_time() - cpu, 2)
+        return record | self._measured(run, model), model
+
+    def _measured(self, run: Run, model: Model) -> dict[str, Any]:
+        # The part of a record that says how good a model is.
         try:
             measured = self.measure(run, model)
         except EbregError as error:  # its weights are not finite
-            return record | {"failure": str(error)}, model
-        if not math.isfinite(measured[PAPER_MEASURE]):
-            record["failure"] = "the paper's measure gives no finite number"
-        return record | {name: _plain(value) for name, value in measured.items()}, model
+            return {"failure": str(error)}
+        numbers = {name: _plain(value) for name, value in measured.items()}
+        if numbers[PAPER_MEASURE] is None:
+            return {"failure": "the paper's measure gives no finite number", **numbers}
+        return numbers
 
 
 def _plain(value: float) -> float | None:

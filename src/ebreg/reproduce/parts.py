@@ -8,7 +8,7 @@ from ebreg.reproduce import report
 from ebreg.reproduce.cells import Run
 from ebreg.reproduce.jobs import Job
 from ebreg.reproduce.records import Records
-from ebreg.reproduce.runner import BACKENDS, complete
+from ebreg.reproduce.runner import BACKENDS, complete, judge_again
 from ebreg.reproduce.tables import Table
 
 
@@ -30,17 +30,25 @@ def add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.add_argument("--runs", type=int, help="runs a cell (20, or 5 for most that go beyond the paper)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
     parser.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(BACKENDS)} (loky)")
-    parser.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--report-only", action="store_true", help="train nothing, report what is there")
+    only.add_argument(
+        "--judge-again", action="store_true", help="train nothing, measure the trained networks anew"
+    )
 
 
 def do_runs(table: Table, job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
-    """Do the runs that are missing, unless only a report is wanted.
+    """Do the runs that are missing, unless others are judged again, or only a report is wanted.
 
     Raises:
         EbregError: If the folder holds any record of other settings, which no report could stand beside.
     """
-    _finished(table, job)
-    if not options.report_only:
+    finished = _finished(table, job)
+    if options.judge_again:
+        judge_again(
+            [run for run, _ in finished], job, options.jobs, options.backend, progress=not options.quiet
+        )
+    elif not options.report_only:
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
 
 

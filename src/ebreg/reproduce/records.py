@@ -38,6 +38,11 @@ class Records:
             return False
         return True
 
+    def replace(self, key: str, record: dict[str, Any]) -> None:
+        """Keep a record in place of the one that is there."""
+        with wholes.replacing(self._path(key)) as partial:
+            partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
     def keys(self) -> list[str]:
         """Names of all records, in order."""
         return sorted(path.stem for path in self.folder.glob("*.json"))

@@ -66,6 +66,22 @@ def complete(
                 records.write(run.key, record)
 
 
+def judge_again(
+    runs: Sequence[Run], job: Job, n_jobs: int = 1, backend: str = "loky", progress: bool = True
+) -> None:
+    """Measure the networks of finished runs anew; see :func:`complete` for the arguments."""
+    from tqdm.auto import tqdm
+
+    checks.at_least("jobs", n_jobs, 1)
+    checks.one_of("the backend", backend, BACKENDS)
+    with _backend(backend, n_jobs), end_on_terminate():
+        judged = Parallel(batch_size=1, return_as="generator_unordered")(
+            delayed(job.judge_again)(run) for run in runs
+        )
+        for _ in tqdm(judged, total=len(runs), desc="judged", unit="run", disable=not progress):
+            pass
+
+
 def _do(job: Job, run: Run, home: int | None) -> dict[str, Any]:
     keep_pages()  # of the worker, which is ours
     if home is not None:

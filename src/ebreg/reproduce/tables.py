@@ -169,6 +169,8 @@ _IMAGE_MEASURES = (
     Measure(PAPER_MEASURE, "NLL on the paper's grid"),
     Measure("own", "NLL"),
     Measure("own_error", "its error"),
+    Measure("sampled", "NLL by draws of q"),
+    Measure("sampled_error", "its error"),
     Measure("cell_nll", "NLL of the rounding cell"),
     Measure("crps", "CRPS"),
     Measure("mae", "MAE"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ebreg.config import TrainingConfig
 from ebreg.datasets import ToyTask
+from ebreg.methods import Method
 from ebreg.models import Model
 from ebreg.randomness import seeded
 from ebreg.reproduce.cells import Cell, Run
@@ -54,6 +55,10 @@ class ToyJob(Job):
         """See :meth:`Job.train`."""
         return train(run.cell, load(run.dataset, self.points), self._config(run))
 
+    def untrained(self, run: Run) -> Model:
+        """See :meth:`Job.untrained`."""
+        return method_of(run.cell, load(run.dataset, self.points), run.seed).model
+
     def measure(self, run: Run, model: Model) -> dict[str, float]:
         """See :meth:`Job.measure`."""
         return asdict(measure(load(run.dataset, self.points), model))
@@ -61,6 +66,12 @@ class ToyJob(Job):
     def _config(self, run: Run) -> TrainingConfig:
         config = replace(RECIPES[run.cell.recipe].configs[run.dataset], seed=run.seed)
         return config if self.epochs is None else replace(config, epochs=self.epochs)
+
+
+def method_of(cell: Cell, task: ToyTask, seed: int) -> Method:
+    """A new method for a cell, with weights by the seed."""
+    with seeded(seed):
+        return RECIPES[cell.recipe].method(cell, task)
 
 
 def train(
@@ -82,8 +93,7 @@ def train(
     Raises:
         KeyboardInterrupt: After Ctrl-C: half a training is none.
     """
-    with seeded(config.seed):
-        method = RECIPES[cell.recipe].method(cell, task)
+    method = method_of(cell, task, config.seed)
     after_epoch = None if look is None else lambda epoch: look(method.model, epoch)
     data = (task.x_train, task.y_train)
     if fit(method, data, config=config, progress=progress, after_epoch=after_epoch).interrupted:

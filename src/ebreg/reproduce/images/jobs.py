@@ -42,6 +42,10 @@ class ImageJob(Job):
             raise KeyboardInterrupt
         return model
 
+    def untrained(self, run: Run) -> Model:
+        """See :meth:`Job.untrained`."""
+        return self._experiment(run).method().model
+
     def measure(self, run: Run, model: Model) -> dict[str, float]:
         """See :meth:`Job.measure`."""
         return self._experiment(run).judge(model)
