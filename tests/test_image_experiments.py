@@ -9,11 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from ebreg import cli, methods, metrics
+from ebreg import cli, methods, metrics, plots
 from ebreg.backbones import BACKBONES
 from ebreg.batches import TensorData
 from ebreg.config import PAPER
@@ -29,6 +30,7 @@ from ebreg.reproduce.images import (
     ImageSource,
     load_images,
     measure,
+    pictures,
     save,
 )
 from ebreg.reproduce.images import options as image_options
@@ -338,6 +340,23 @@ class TestOptions:
 SMALL = ["--backbone", "small-cnn", "--weights", "random", "--epochs", "1", "--n-draws", "4", "--quiet"]
 
 
+@pytest.mark.parametrize("source", [CELLS, SOLID], ids=["one target", "several"])
+def test_some_test_images_are_drawn_with_their_densities(source: ImageSource):
+    pytest.importorskip("matplotlib")
+    experiment = Experiment(TABLES["table3"].cells["ours-4"], source, QUICK, 0)
+    figure = pictures.draw(experiment, experiment.finished(experiment.method().model.eval()))
+    test = source.load().test
+    n, D = min(6, len(test)), test.y.shape[1]
+    axes = np.array(figure.axes).reshape(1 + D, n)
+    assert [ax.get_ylabel() for ax in axes[1:, 0]] == list(source.task.target_names[:D])
+    # Each panel shows the target that its image was made with; from low to high.
+    truths = [[ax.lines[-1 if D > 1 else 2].get_xdata()[0] for ax in row] for row in axes[1:]]
+    assert truths[0] == sorted(truths[0])
+    known = {tuple(row) for row in test.y.tolist()}
+    assert set(zip(*truths, strict=True)) <= known
+    plots.close(figure)
+
+
 class TestCommands:
     def test_a_table_from_nothing(self, tmp_path: Path, capsys):
         words = ["reproduce", "table3", "--data", "synthetic:16", "--cells", "ours-4", "mdn-4", "--runs", "1"]
@@ -380,6 +399,7 @@ class TestCommands:
         result = json.loads((tmp_path / "a" / "result.json").read_text())
         assert math.isfinite(result["own"])
         assert len(result["history"]) == 1
+        assert (tmp_path / "a" / "examples.png").stat().st_size > 10_000
         model = load_images(tmp_path / "a" / "model")
         x, y = CELLS.load().test.__getitems__(range(8))
         assert -model.log_prob(x, y).mean().item() == pytest.approx(result["own"], abs=1e-3)

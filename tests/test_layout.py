@@ -59,6 +59,7 @@ LAYERS = """
     datasets.images datasets.synthetic datasets.toy metrics.grid metrics.rows plots.canvas
     metrics.scores
     metrics.calibration metrics.scorers plots.calibration plots.densities plots.training
+    plots.examples
     datasets metrics plots
     demo reproduce.cells reproduce.endings reproduce.records reproduce.tasks
     reproduce.building reproduce.jobs reproduce.tables
@@ -67,7 +68,7 @@ LAYERS = """
     reproduce.figures reproduce.parts reproduce.sensitivity reproduce.tracking
     reproduce.images.measures reproduce.images.recipes reproduce.images.sources
     reproduce.images.experiments reproduce.images.options
-    reproduce.images.jobs reproduce.images.saving
+    reproduce.images.jobs reproduce.images.pictures reproduce.images.saving
     reproduce.images.commands
     reproduce.images reproduce.toy_commands
     reproduce.commands

@@ -465,6 +465,43 @@ class TestRow:
         assert low < -2 < 30 < high
 
 
+class TestExamples:
+    images = np.arange(3 * 3 * 4 * 5, dtype=np.uint8).reshape(3, 3, 4, 5)
+
+    def test_an_image_and_the_density_of_its_target(self):
+        dist = two_branches(GRID[:3])
+        figure, axes = plots.examples(dist, self.images, y=[0.0, 1.0, 2.0], names=["height"])
+        assert axes.shape == (2, 3)
+        np.testing.assert_array_equal(axes[0, 2].images[0].get_array(), self.images[2].transpose(1, 2, 0))
+        for i, ax in enumerate(axes[1]):
+            alone = plots.row(dist, i, y=float(i))
+            np.testing.assert_array_equal(ax.lines[0].get_data(), alone.lines[0].get_data())
+            assert ax.lines[2].get_xdata()[0] == i
+        assert axes[1, 0].get_ylabel() == "height"
+        figure.canvas.draw()
+
+    def test_grey_images_as_tensors(self):
+        grey = torch.from_numpy(self.images[:, :1])
+        _, axes = plots.examples(two_branches(GRID[:3]), grey)
+        np.testing.assert_array_equal(axes[0, 1].images[0].get_array(), grey[1, 0])
+
+    @pytest.mark.parametrize(
+        ("images", "options", "message"),
+        [
+            (images[:2], {}, "as many rows as there are images, 2; got 3"),
+            (images.transpose(0, 2, 3, 1), {}, r"shape \(n, C, H, W\) with C = 1 or 3"),
+            (images[0], {}, r"shape \(n, C, H, W\)"),
+            (images, {"y": [1.0, 2.0]}, r"y must be finite and have shape \(3, 1\)"),
+            (images, {"y": [1.0, 2.0, np.nan]}, "y must be finite"),
+            (images, {"names": ["a", "b"]}, "names must be those of the 1 targets"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, images, options, message):
+        with pytest.raises(ValueError, match=message):
+            plots.examples(two_branches(GRID[:3]), images, **options)
+        assert not plt.get_fignums()
+
+
 class TestCalibration:
     rows = two_branches(np.linspace(-3, 3, 500))
 

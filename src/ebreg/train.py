@@ -7,14 +7,15 @@ import math
 import os
 from pathlib import Path
 
-from ebreg import checks, folders, wholes
+from ebreg import checks, folders, plots, wholes
 from ebreg.datasets.images import IMAGE_TASKS
 from ebreg.methods import METHODS, FixedNCE
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.images import Experiment, save
+from ebreg.reproduce.images import Experiment, pictures, save
 from ebreg.reproduce.images import options as image_options
 
 CHECKPOINT, MODEL, RESULT = "checkpoint.safetensors", "model", "result.json"
+EXAMPLES = "examples.png"
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -56,7 +57,12 @@ def run(options: argparse.Namespace) -> None:
         print(f"stopped after {len(training.history)} epochs; go on by the same command with --resume")
         raise KeyboardInterrupt
     model.cpu()
-    save(folder / MODEL, experiment, experiment.finished(copy.deepcopy(model)))
+    finished = experiment.finished(copy.deepcopy(model))
+    save(folder / MODEL, experiment, finished)
+    if plots.available():
+        figure = pictures.draw(experiment, finished)
+        figure.savefig(folder / EXAMPLES, dpi=120)
+        plots.close(figure)
     measured = experiment.judge(model)
     # JSON knows neither NaN nor infinity.
     numbers = {name: value if math.isfinite(value) else None for name, value in measured.items()}

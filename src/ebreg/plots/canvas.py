@@ -108,6 +108,17 @@ def vector_of(n: int, name: str, values: Values, whose: str) -> np.ndarray:
     return values
 
 
+def check_prediction(dist: Any) -> None:
+    """Refuse, with a sentence, what no estimator's ``predict_distribution`` returns, and one of no rows."""
+    if not (hasattr(dist, "n_targets") and hasattr(dist, "__len__")):
+        raise TypeError(
+            "dist must be a prediction, as predict_distribution of an estimator returns it; "
+            f"got {type(dist).__name__}. For log densities on a grid there is plots.density"
+        )
+    if not len(dist):
+        raise ValueError("dist must have at least 1 row, got none")
+
+
 class OneTarget:
     """The prediction of one target, asked and answered without an axis for the target.
 
@@ -118,18 +129,12 @@ class OneTarget:
     """
 
     def __init__(self, dist: Any):
-        if not (hasattr(dist, "n_targets") and hasattr(dist, "__len__")):
-            raise TypeError(
-                "dist must be a prediction, as predict_distribution of an estimator returns it; "
-                f"got {type(dist).__name__}. For log densities on a grid there is plots.density"
-            )
+        check_prediction(dist)
         if dist.n_targets != 1:
             raise ValueError(
                 f"this picture is of one target, and dist has {dist.n_targets}; fit an estimator to one of "
                 "them, or draw samples of one: plots.scatter(x, dist.sample(1)[0, :, 0])"
             )
-        if not len(dist):
-            raise ValueError("dist must have at least 1 row, got none")
         self._dist = dist
         self._has_axis = np.ndim(dist[:1].mean) == 2  # of one row only: that is cheap
 

@@ -254,9 +254,18 @@ def row(dist: Any, i: int = 0, ax: "Axes | None" = None, mass: float = 0.9, y: f
     n = len(rows)
     if checks.at_least("i", i, -n) >= n:
         raise ValueError(f"i must be a row of dist, at most {n - 1}; got {i}")
+    ax = draw_row(rows, i % n, ax, mass, y)
+    canvas.legend(ax)
+    return canvas.name_axes(ax, "y", "density")
+
+
+def draw_row(
+    rows: canvas.OneTarget, i: int, ax: "Axes | None" = None, mass: float = 0.9, y: float | None = None
+) -> "Axes":
+    """What :func:`row` draws, without a legend and names of the axes."""
     (mass,) = canvas.probabilities("mass", [mass])
     observed = None if y is None else _observed(y)
-    one = rows.row(i % n)
+    one = rows.row(i)
     region, (locations, masses, log_tops) = one.region(mass), one.modes()
     grid = _fine_grid(one, np.concatenate([region.ravel(), locations]), observed)
     p = np.exp(one.log_prob(grid)[:, 0])
@@ -270,8 +279,7 @@ def row(dist: Any, i: int = 0, ax: "Axes | None" = None, mass: float = 0.9, y: f
     if observed is not None:
         ax.axvline(observed, color=canvas.ACCENT, linewidth=1.5, label="observed")
     _mark_modes(ax, locations, masses, np.exp(log_tops))
-    canvas.legend(ax)
-    return canvas.name_axes(ax, "y", "density")
+    return ax
 
 
 def _edges(name: str, values: canvas.Values) -> np.ndarray:
