@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ebreg import cli, methods, metrics, plots
-from ebreg.backbones import BACKBONES
+from ebreg.backbones import BACKBONES, small_cnn
 from ebreg.batches import TensorData
 from ebreg.config import PAPER
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
@@ -124,8 +124,6 @@ class TestRecipes:
     def test_two_networks_of_a_teacher_begin_with_the_same_trained_weights(self, tmp_path: Path):
         # As the authors' do; from random weights they begin apart.
         from safetensors.torch import save_file
-
-        from ebreg.backbones import small_cnn
 
         save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
         cell = TABLES["table6"].cells["mdn-teacher-4"]
@@ -274,8 +272,6 @@ class TestExperiments:
     def test_a_backbone_that_never_learns_is_left_out(self, tmp_path: Path):
         from safetensors.torch import save_file
 
-        from ebreg.backbones import small_cnn
-
         save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
         recipe = replace(
             QUICK,
@@ -292,6 +288,23 @@ class TestExperiments:
         assert math.isfinite(own)
         save(tmp_path / "model", experiment, experiment.finished(model))
         assert experiment.judge(load_images(tmp_path / "model"))["own"] == pytest.approx(own, abs=1e-4)
+
+    @pytest.mark.parametrize("neck", [None, 8])
+    def test_patience_holds_out_a_fifth_and_keeps_the_best(self, neck: int | None, tmp_path: Path):
+        from safetensors.torch import save_file
+
+        save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
+        weights, config = str(tmp_path / "cnn.safetensors"), replace(QUICK.config, epochs=40, patience=2)
+        recipe = replace(QUICK, weights=weights, config=config, augments=neck is None, neck=neck)
+        experiment = Experiment(TABLES["table3"].cells["mdn-4"], CELLS, recipe, 0)
+        model, training = experiment.train(progress=False)
+        assert training.best_epoch is not None
+        validated = [epoch["validation_nll"] for epoch in training.history]
+        assert training.best_epoch == int(np.argmin(validated)) == len(validated) - 3
+        held_out = CELLS.load().train.take(CELLS.load().hold_out()[1])
+        x, y = held_out.__getitems__(range(len(held_out)))
+        nll = -experiment.finished(model).log_prob(x, y).mean().item()
+        assert nll == pytest.approx(min(validated), rel=1e-3)
 
     def test_records_of_other_images_are_refused(self, tmp_path: Path):
         run = Run(TABLES["table3"].cells["mdn-4"], "cells", 0)

@@ -212,6 +212,17 @@ class TestSplits:
         assert len(split.how["test_groups"]) == 2
         assert split.train.y.shape == (32, 2)
 
+    def test_what_is_held_out_is_as_new_as_the_test(self, tmp_path: Path):
+        split = load("head-pose", poses(tmp_path / "a.npz"), seed=3)
+        rest, held_out = split.hold_out()
+        assert sorted([*rest, *held_out]) == list(range(32))
+        assert set(split.train.groups[rest]) & set(split.train.groups[held_out]) == set()
+        cells = write_task("cells", tmp_path)
+        assert load("cells", cells, "time").hold_out()[1].tolist() == list(range(25, 32))
+        drawn = load("cells", cells).hold_out()[1]
+        assert len(drawn) == 4
+        assert drawn.tolist() != list(range(16, 20))
+
     def test_a_named_split_takes_the_place_of_the_paper_s(self, tmp_path: Path):
         path = poses(tmp_path / "a.npz")
         assert load("head-pose", path, "random").how["split"] == "random"

@@ -41,9 +41,11 @@ class TensorData:
         y: Shape (n, D).
         weights: How much each example counts, shape (n,), in any unit; None: all count the same.
         name: What the data is called in messages.
+        source: A checksum of what the values were computed from, if they were: processors differ in their
+            last bits.
     """
 
-    def __init__(self, x: Any, y: Any, weights: Any = None, name: str = "data"):
+    def __init__(self, x: Any, y: Any, weights: Any = None, name: str = "data", source: int | None = None):
         x, y = checks.numbers(f"x of {name}", x), checks.table(f"y of {name}", y)
         checks.at_least(f"the number of rows of {name}", len(y), 1)
         if len(x) != len(y):
@@ -53,11 +55,14 @@ class TensorData:
         checks.finite(f"x of {name}", x)
         checks.finite(f"y of {name}", y)
         self.x, self.y = x, y
+        self._source = source
         self.weights = None if weights is None else _check_weights(weights, len(y), name)
 
     @cached_property
     def checksum(self) -> int:
-        """Of all values, so that a training is not resumed on other data."""
+        """Of all values, or of their source, so that a training is not resumed on other data."""
+        if self._source is not None:
+            return self._source
         checksum = 0
         for values in (self.x, self.y, *(() if self.weights is None else (self.weights,))):
             content = values.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
@@ -70,7 +75,8 @@ class TensorData:
     def take(self, index: Tensor) -> "TensorData":
         """Some of the rows."""
         weights = None if self.weights is None else self.weights[index]
-        return TensorData(self.x[index], self.y[index], weights)
+        source = None if self._source is None else zlib.crc32(index.cpu().numpy().tobytes(), self._source)
+        return TensorData(self.x[index], self.y[index], weights, source=source)
 
     def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         index = torch.as_tensor(index)

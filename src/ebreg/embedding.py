@@ -29,11 +29,8 @@ class Embedding:
         """The same examples with features, shape (n, H), as inputs."""
         parts = [self._batch(data, index) for index in torch.arange(len(data)).split(self._n_rows)]
         features, targets = zip(*parts, strict=True)
-        rows = TensorData(torch.cat(features), torch.cat(targets), weights_of(data))
         source = getattr(data, "checksum", None)
-        if source is not None:  # processors differ in the last bits of features, not in what these are of
-            rows.checksum = source
-        return rows
+        return TensorData(torch.cat(features), torch.cat(targets), weights_of(data), source=source)
 
     @contextmanager
     def as_inputs(self, method: nn.Module) -> Iterator[None]:

@@ -15,6 +15,8 @@ from ebreg.datasets.images.splits import GIVEN, SPLITS, divide
 from ebreg.datasets.images.tasks import IMAGE_TASKS, ImageTask
 
 _READERS: dict[str, Callable[[Path, ImageTask], ImageData]] = {"h5": read_hdf5, "npz": read_npz}
+# Other splits are drawn at random, and so is what is held out.
+_HELD_OUT_BY = {"time": "time", "group": "group", GIVEN: "time"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,15 @@ class ImageSplit:
     train: ImageData
     test: ImageData
     how: dict[str, Any]
+
+    def hold_out(self) -> tuple[np.ndarray, np.ndarray]:
+        """Places in ``train`` to learn from, and places that tell when to stop: a fifth of them.
+
+        They are divided in the way in which the test images were taken off, by person or by time, so that
+        what is held out is as new to the model as these; where they came in files of their own, by time.
+        """
+        name = _HELD_OUT_BY.get(self.how["split"], "random")
+        return divide(name, np.arange(len(self.train)), self.train.groups, self.how["seed"] or 0)
 
 
 def load(

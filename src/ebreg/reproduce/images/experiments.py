@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from ebreg import backbones
@@ -89,10 +90,11 @@ class Experiment:
     ) -> tuple[Model, Training]:
         """Train; the arguments are those of :func:`ebreg.training.fit`."""
         method = self.method().to(device)
-        data = self._features[0] if self.recipe.on_features else self._split.train
+        data, validation = self._parts()
         training = fit(
             method,
             self.recipe.data(data, self.source.task),
+            validation,
             config=self.config,
             checkpoint=checkpoint,
             resume=resume,
@@ -113,6 +115,14 @@ class Experiment:
         takes_features = self.recipe.on_features and model.x_units is None
         data = self._features[1] if takes_features else self._split.test
         return measure(self.source.task, data, model, self._split.train.y)
+
+    def _parts(self) -> tuple[Data, Data | None]:
+        # What is learned from, and what tells when to stop, if anything does.
+        train: Any = self._features[0] if self.recipe.on_features else self._split.train
+        if self.config.patience is None:
+            return train, None
+        rest, held_out = (torch.from_numpy(places) for places in self._split.hold_out())
+        return train.take(rest), train.take(held_out)
 
     @property
     def _split(self) -> ImageSplit:

@@ -18,6 +18,7 @@ _LOOP = {
     "batch_size": (int, "images a step, over all processes together"),
     "learning_rate": (float, "of Adam"),
     "frozen_epochs": (int, "epochs at the start in which the backbone rests"),
+    "patience": (int, "epochs without a better NLL of a held-out fifth after which to stop (never)"),
     "frozen_norm": (str, f"what batch-norm does meanwhile: {', '.join(FROZEN_NORMS)}"),
     "precision": (str, f"of the networks: {', '.join(PRECISIONS)}"),
 }
