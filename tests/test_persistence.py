@@ -183,7 +183,7 @@ class TestBackbone:
 
     @pytest.mark.parametrize("module", [nn.Linear(3, 5), nn.Linear(3, 4), nn.Flatten()])
     def test_of_another_kind_is_refused(self, fitted, tmp_path, module):
-        with pytest.raises(ModelFileError, match="was another backbone given"):
+        with pytest.raises(ModelFileError, match="or another backbone given"):
             ebreg.load(_copy(fitted("mixture, backbone"), tmp_path / "model"), backbone=module)
 
     def test_that_is_no_module_is_refused(self, saved):
@@ -445,7 +445,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("device", ["gpu", "cuda:99", None, 1.5])
     def test_a_device_that_is_not_there_is_refused(self, saved, device):
-        with pytest.raises(ValueError, match=r"cannot be used: .* take 'auto', 'cpu' or 'cuda'"):
+        with pytest.raises(ValueError, match=r"cannot be used: .* take 'auto' or 'cpu'"):
             ebreg.load(saved, device=device)
 
 

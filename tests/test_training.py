@@ -226,6 +226,30 @@ def test_several_processes_train_like_one(tmp_path: Path, count: int):
     assert checkpoints.read(checkpoint)[1]["progress"]["epoch"] == 2
 
 
+SEVERAL = """
+import sys
+
+sys.path.insert(0, {tests!r})
+from test_training import CONFIG, fit, joint, replace, table
+
+data = table(8)
+for _ in range(10):
+    fit(joint(*data), data, config=replace(CONFIG, epochs=1), progress=False)
+"""
+
+
+def test_several_processes_train_several_times(tmp_path: Path):
+    # The addresses of a first group must not be taken for those of the next.
+    script = tmp_path / "worker.py"
+    script.write_text(SEVERAL.format(tests=str(Path(__file__).parent)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, str(script)], capture_output=True, text=True, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_bf16_trains_close_to_single_precision():
     x, y = table(300)
     single, half = joint(x, y), joint(x, y)

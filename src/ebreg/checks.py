@@ -124,5 +124,5 @@ def device(name: str) -> torch.device:
         torch.empty(0, dtype=torch.float64, device=found)  # units need float64, which not every device has
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used: {reason}; take 'auto', 'cpu' or 'cuda'") from error
+        raise ValueError(f"device {name!r} cannot be used: {reason}; take 'auto' or 'cpu'") from error
     return found

@@ -10,6 +10,7 @@ from ebreg._version import __version__
 from ebreg.errors import EbregError
 from ebreg.memory import keep_pages
 from ebreg.reproduce import commands as reproduce
+from ebreg.reproduce.endings import end_on_terminate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,7 +18,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     keep_pages()
     try:
-        options.call(options)
+        with end_on_terminate():  # as an exception, so that nothing half-written stays
+            options.call(options)
+    except MemoryError as error:
+        print(f"ebreg: there is not enough memory ({error}); give fewer or smaller images", file=sys.stderr)
+        return 1
     except (ValueError, OSError, ImportError, EbregError) as error:
         print(f"ebreg: {error}", file=sys.stderr)
         return 1

@@ -70,8 +70,15 @@ class TrainingConfig:
             self._keep("anchor", checks.at_least("anchor", self.anchor, 0))
         for name in ("frozen_epochs", "mixture_epochs"):
             self._keep(name, checks.at_least(name, getattr(self, name), 0))
+        if self.mixture_epochs >= self.epochs:
+            raise ValueError(
+                f"with the mixture alone for {self.mixture_epochs} of {self.epochs} epochs the energy never "
+                "learns; give fewer mixture_epochs, or train by the method mdn-nll"
+            )
         checks.one_of("frozen_norm", self.frozen_norm, FROZEN_NORMS)
         self._keep("seed", checks.at_least("seed", self.seed, 0))
+        if self.seed >= 2**63:
+            raise ValueError(f"seed must be at most 2**63 - 1, got {self.seed}")
         self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:
             self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))

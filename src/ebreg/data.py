@@ -6,7 +6,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ebreg.datasets.images import IMAGE_TASKS, SPLITS, ImageTask, load, read_png_folder, write_hdf5
+from ebreg.datasets.images import IMAGE_TASKS, SPLITS, ImageData, ImageTask, load, read_png_folder, write_hdf5
+
+_ROWS = 512  # read at once
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
@@ -35,8 +37,10 @@ def run_list(options: argparse.Namespace) -> None:
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Read a set, and print what it holds."""
+    """Read a set, all of it, and print what it holds."""
     split = load(options.task, options.path, options.split, options.seed)
+    for part in (split.train, split.test):
+        _read_all(part)
     task = IMAGE_TASKS[options.task]
     y = torch.cat([split.train.y, split.test.y])
     how = split.how
@@ -55,6 +59,16 @@ def run_check(options: argparse.Namespace) -> None:
     outside = int(((y < task.low) | (y > task.high)).any(dim=1).sum())
     lines["off the grid"] = f"{outside} of {len(y)} rows, not in [{task.low:g}, {task.high:g}]"
     print(_table(lines))
+
+
+def _read_all(part: ImageData) -> None:
+    # Those of a large set stay on disk, and only then it shows whether each can be read.
+    from tqdm.auto import tqdm
+
+    with tqdm(total=len(part), desc="images", unit="image", disable=None) as bar:
+        for rows in torch.arange(len(part)).split(_ROWS):
+            part.__getitems__(rows)
+            bar.update(len(rows))
 
 
 def run_pack(options: argparse.Namespace) -> None:

@@ -49,7 +49,9 @@ def write(
         facts = {**head, "checksum": _checksum(fresh / "model.safetensors"), **config}
         text = json.dumps(facts, indent=2, allow_nan=False)
         (fresh / "config.json").write_text(text, encoding="utf-8")
+        # Temporary folders, and safetensors, keep what they write to its owner.
         fresh.chmod(0o755)
+        (fresh / "model.safetensors").chmod((fresh / "config.json").stat().st_mode & 0o777)
         _put(fresh, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -109,7 +111,8 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         first = wrong[0]
         raise ModelFileError(
             f"the weights do not fit the networks: {first} should have shape {expected.get(first)}, and the "
-            f"file has {found.get(first)} ({len(wrong)} such differences); was another backbone given?"
+            f"file has {found.get(first)} ({len(wrong)} such differences); the folder was edited, or another "
+            "backbone given"
         )
     weights = {name for name, _ in module.named_parameters()}
     for name, value in tensors.items():

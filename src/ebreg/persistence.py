@@ -30,6 +30,11 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
     path, where = Path(path), checks.device(device)
     config, tensors = folders.read(path)
     name = config.get("regressor")
+    if name is None and "images" in config:
+        raise ModelFileError(
+            f"{path} is a model of images that ebreg train wrote: read it by "
+            "ebreg.reproduce.images.load_images(path)"
+        )
     if not isinstance(name, str) or name not in REGRESSORS:
         raise ModelFileError(
             f"{path} was edited, or written by a subclass: its regressor is {name!r}, and known are "

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
 
 import torch
 import torch.distributed as dist
@@ -53,6 +55,15 @@ class Processes:
         return tensor.tolist()
 
 
+# Processes train the same things in the same order, so their groups have the same numbers.
+_GROUPS = count()
+
+
+@lru_cache(maxsize=1)  # one for all groups of this process: the first process may be its host
+def _meeting_place() -> tuple[dist.Store, int, int]:
+    return next(iter(dist.rendezvous("env://")))
+
+
 @contextmanager
 def connect(device: torch.device) -> Iterator[Processes]:
     """Join the processes that ``torchrun`` started; leaves a process group of the user's own as it is."""
@@ -62,8 +73,16 @@ def connect(device: torch.device) -> Iterator[Processes]:
     started_here = not dist.is_initialized()
     on_cuda = device.type == "cuda"
     if started_here:
-        # Sums over processes need a device for each of them, which is not the first by itself.
-        dist.init_process_group("nccl" if on_cuda else "gloo", device_id=device if on_cuda else None)
+        store, rank, n_processes = _meeting_place()
+        # Under a name of its own: the addresses that an earlier group has left in the store are dead.
+        dist.init_process_group(
+            "nccl" if on_cuda else "gloo",
+            store=dist.PrefixStore(f"ebreg {next(_GROUPS)}", store),
+            rank=rank,
+            world_size=n_processes,
+            # Sums over processes need a device for each of them, which is not the first by itself.
+            device_id=device if on_cuda else None,
+        )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), device)
         dist.barrier()  # nobody leaves while another still waits for an answer

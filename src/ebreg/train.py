@@ -45,9 +45,15 @@ def run(options: argparse.Namespace) -> None:
     folder = options.out
     if (folder / RESULT).exists():
         raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
+    if (folder / CHECKPOINT).exists() and not options.resume:
+        raise FileExistsError(
+            f"{folder / CHECKPOINT} exists: go on from it by --resume, or give another folder to start anew"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--out must be a folder, and {folder} is a file; give another path")
     settings = experiment.settings  # what can fail fails before the training
+    experiment.method()
     folders.check_free(folder / MODEL)
-    folder.mkdir(parents=True, exist_ok=True)
     model, training = experiment.train(
         _device(options.device), folder / CHECKPOINT, options.resume, progress=not options.quiet
     )

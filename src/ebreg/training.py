@@ -89,8 +89,6 @@ def fit(
         raise FileExistsError(
             f"checkpoint {path} exists: pass resume=True to go on from it, or give another path to start anew"
         )
-    if path is not None:
-        checkpoints.prepare(path)
     device = method.model.like.device
     # Dropout and the like use the global random state.
     with (
@@ -100,7 +98,8 @@ def fit(
     ):
         run = _Run(method, data, validation, config, processes, identity or {})
         try:
-            if path is not None and path.exists():
+            if path is not None:
+                checkpoints.prepare(path)
                 run.restore(path)
             return run.train(path, progress, after_epoch)
         finally:
@@ -277,7 +276,9 @@ class _Run:
             self.state.save(path, self._identity(), dict(zip(self.progress.sums, sums, strict=True)))
 
     def restore(self, path: Path) -> None:
-        """Go on from a checkpoint."""
+        """Go on from a checkpoint, if there is one."""
+        if not path.exists():
+            return
         self.state.restore(path, self._identity(), self.n_batches)
         if not self.processes.is_first:  # the first holds the sums of all
             self.progress.sums = dict.fromkeys(self.progress.sums, 0.0)
@@ -313,7 +314,7 @@ def _check_batch_norm(method: Method, smallest_batch: int, n_processes: int) -> 
     raise ValueError(
         "batch-norm needs two rows or more in every batch, and one in every process; the smallest has "
         f"{smallest_batch} for {n_processes} process{'es' * (n_processes > 1)}: give more rows or a larger "
-        "batch_size, or use layer-norm"
+        "batch_size, or take a network without batch-norm"
     )
 
 

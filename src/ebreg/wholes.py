@@ -1,9 +1,15 @@
 """Files that are there whole or not at all, whatever happens while they are written."""
 
+import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+# Of a file that a killed process has left: nobody writes that slowly, here or on another machine.
+_SECONDS_UNTIL_LEFT = 600
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 @contextmanager
@@ -25,7 +31,7 @@ def keeping(path: Path) -> Iterator[Path]:
     with _partial(path) as partial:
         yield partial
         _sync(partial)
-        os.link(partial, path)  # unlike a renaming it never replaces
+        _link(partial, path)
 
 
 def require_room(folder: Path, n_bytes: int = 4096) -> None:
@@ -46,10 +52,33 @@ def require_room(folder: Path, n_bytes: int = 4096) -> None:
 @contextmanager
 def _partial(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    _remove_left(path)
     try:
         yield partial
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _remove_left(path: Path) -> None:
+    # What processes that were killed have left of the same file.
+    for left in path.parent.glob(f".{path.name}.*.partial"):
+        try:
+            if time.time() - left.stat().st_mtime > _SECONDS_UNTIL_LEFT:
+                left.unlink()
+        except OSError:  # another process was faster, or may and this one may not
+            continue
+
+
+def _link(partial: Path, path: Path) -> None:
+    try:
+        os.link(partial, path)  # unlike a renaming it never replaces
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # On a file system without links.
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.replace(partial, path)
 
 
 def _sync(path: Path) -> None:

@@ -42,8 +42,9 @@ def complete(
     # The workers of a cluster are looked after by it.
     home = os.getpid() if backend == "loky" else None
     # What can fail fails before the trainings.
-    for run in runs:
+    for run in {(run.cell.name, run.dataset): run for run in runs}.values():
         job.settings(run)
+        job.untrained(run)
     records.prepare()
     for run in runs:
         job.recorded(run)

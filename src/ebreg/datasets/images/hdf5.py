@@ -96,6 +96,8 @@ def read_array(path: Path, key: str) -> np.ndarray:
 
 def _find(file: Any, path: Path, key: str) -> Any:
     found = file.get(key)
+    if hasattr(found, "dtype") and found.shape is None:
+        raise ValueError(f"{path}: {key!r} must hold an array, and is empty; get the file again")
     if not hasattr(found, "dtype"):
         keys = ", ".join(map(repr, file)) or "none"
         raise ValueError(f"{path} must hold an array {key!r}, found the keys {keys}; is it of another task?")

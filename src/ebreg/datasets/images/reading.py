@@ -111,8 +111,9 @@ def _checked(
     n, C = pixels.shape[:2]
     if task.channels != C:
         raise ValueError(
-            f"{path}: images of the task {task.name!r} have {task.channels} channel(s), found {C}; "
-            "is it the file of another task?"
+            f"{path}: images of the task {task.name!r} have {task.channels} channel(s) and the shape "
+            f"(n, {task.channels}, H, W), found {tuple(pixels.shape)}; is it the file of another task, or "
+            "are the channels last?"
         )
     y = check_targets(path, labels, task)
     if groups is not None and groups.dtype.kind not in "iuU":

@@ -47,8 +47,8 @@ def write_hdf5(
             stored = file.create_dataset(task.image_key, shape=pixels.shape, dtype=np.uint8)
             file[task.label_key] = y.numpy()[:, 0]
             _copy(pixels, stored, progress)
-    except FileExistsError:
-        _refuse(path)
+    except FileExistsError as error:
+        raise FileExistsError(f"{path} exists and is left as it is; give another path") from error
 
 
 def _copy(pixels: Pixels, stored: Any, progress: bool) -> None:

@@ -85,7 +85,7 @@ def _notes(sources: tuple[ImageSource, ...], published: bool) -> list[str]:
         lines.append("* These are other images than the paper's, so its values do not stand beside.")
     return [
         *lines,
-        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as published."
+        "* *best 5 of 20*: mean of the best 5 of 20 runs by the test set, as published; empty with fewer."
         if published
         else "* *median (worst)*: of all runs.",
         "* *NLL*: by the library's predictive distribution; *its error*: of log Z, on average.",

@@ -46,7 +46,7 @@ class Experiment:
         """Settings of the loop."""
         alone = self.recipe.mixture_epochs
         if alone is None:
-            alone = int(self._split.train.y.shape[1] > 1)
+            alone = min(int(self._split.train.y.shape[1] > 1), self.recipe.config.epochs - 1)
         return replace(self.recipe.config, mixture_epochs=alone, seed=self.seed)
 
     @property

@@ -73,8 +73,8 @@ def _step(values: Tensor, n: int) -> float | None:
     gaps = values.diff().sort().values
     if not len(gaps) or len(values) > _SHARE_OF_TIES * n:
         return None
-    alike = ((gaps[:, None] / gaps - 1).abs() < _ALIKE).double().mean(dim=1)
-    common = gaps[alike >= _COMMON]
+    ends = [torch.searchsorted(gaps, gaps * (1 + sign * _ALIKE), right=sign > 0) for sign in (-1, 1)]
+    common = gaps[(ends[1] - ends[0]) >= _COMMON * len(gaps)]
     return common[0].item() if len(common) else None
 
 

@@ -59,7 +59,7 @@ class ImageRecipe:
         if self.weights == RANDOM and (frozen or self.neck is not None):
             raise ValueError(
                 "heads on a backbone of random weights that does not learn would learn from nothing; give "
-                "weights, or take the recipe 'scratch'"
+                "weights, or take the recipe 'scratch' without frozen epochs"
             )
         if self.neck is None and frozen >= epochs:
             raise ValueError(

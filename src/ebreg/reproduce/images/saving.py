@@ -41,7 +41,10 @@ def load_images(path: str | Path) -> Model:
         raise ModelFileError(
             f"{path} holds no model of images, or was edited ({error!r}); ebreg.load reads saved regressors"
         ) from error
-    folders.fill(model, tensors)
+    try:
+        folders.fill(model, tensors)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
     return model.eval()
 
 
