@@ -14,12 +14,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import ebreg
 from ebreg import cli, methods, metrics, plots
 from ebreg.backbones import BACKBONES, small_cnn
 from ebreg.batches import TensorData
 from ebreg.config import PAPER
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
 from ebreg.distributions import GaussianMixture
+from ebreg.errors import ModelFileError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.reproduce.cells import Cell, Run
 from ebreg.reproduce.images import (
@@ -117,9 +119,11 @@ class TestRecipes:
 
     def test_several_targets_begin_with_the_mixture_alone(self):
         cell = TABLES["table5"].cells["ours-4"]
-        assert Experiment(cell, SOLID, QUICK, 0).config.mixture_epochs == 1
-        assert Experiment(cell, CELLS, QUICK, 0).config.mixture_epochs == 0
-        assert Experiment(cell, SOLID, replace(QUICK, mixture_epochs=0), 0).config.mixture_epochs == 0
+        longer = replace(QUICK, config=replace(QUICK.config, epochs=2))
+        assert Experiment(cell, SOLID, longer, 0).config.mixture_epochs == 1
+        assert Experiment(cell, SOLID, QUICK, 0).config.mixture_epochs == 0  # there would be nothing else
+        assert Experiment(cell, CELLS, longer, 0).config.mixture_epochs == 0
+        assert Experiment(cell, SOLID, replace(longer, mixture_epochs=0), 0).config.mixture_epochs == 0
 
     def test_two_networks_of_a_teacher_begin_with_the_same_trained_weights(self, tmp_path: Path):
         # As the authors' do; from random weights they begin apart.
@@ -422,7 +426,11 @@ class TestCommands:
         assert cli.main([*words, "--resume", "--units", "standard"]) == 1
         assert "was made with units = 'raw'" in capsys.readouterr().err
         assert cli.main(words) == 1
-        assert "resume" in capsys.readouterr().err
+        assert "go on from it by --resume" in capsys.readouterr().err
+        modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "model").iterdir()}
+        assert len(modes) == 1
+        with pytest.raises(ModelFileError, match=r"model of images .* load_images\(path\)"):
+            ebreg.load(tmp_path / "a" / "model")
         assert cli.main([*words, "--resume"]) == 0
 
     @pytest.mark.parametrize(
@@ -438,6 +446,10 @@ class TestCommands:
             (["cells", "--data", "synthetic:8", "--recipe", "mine"], "the recipe must be one of"),
             (["cells", "--data", "synthetic:8"], "comes without trained weights"),
             (["cells", "--data", "synthetic:8", "--weights", "x.pth", "--epochs", "5"], "never learns"),
+            (["cells", "--data", "synthetic:9999999999999"], "there is not enough memory"),
+            (["cells", "--data", "synthetic:8", *SMALL, "--mixture-epochs", "1"], "the energy never learns"),
+            (["cells", "--data", "synthetic:8", *SMALL, "--seed", str(2**63)], "seed must be at most"),
+            (["cells", "--data", "synthetic:8", *SMALL, "--batch-size", "1"], "batch-norm needs two rows"),
             (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
         ],
     )
@@ -447,6 +459,21 @@ class TestCommands:
         assert message in error
         assert error.startswith("ebreg: ")
         assert len(error.splitlines()) == 1
+        assert not (tmp_path / "run").exists()
+
+
+def test_a_table_that_cannot_be_trained_leaves_no_folder(tmp_path: Path, capsys):
+    words = ["reproduce", "table3", "--data", "synthetic:8", "--runs", "1", "--cells", "mdn-4"]
+    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err.startswith("ebreg: resnet18 comes without trained weights")
+    assert not (tmp_path / "out").exists()
+
+
+def test_out_must_be_a_folder(tmp_path: Path, capsys):
+    (tmp_path / "run").write_text("mine")
+    assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", str(tmp_path / "run")]) == 1
+    assert "--out must be a folder" in capsys.readouterr().err
+    assert (tmp_path / "run").read_text() == "mine"
 
 
 def test_two_processes_train_on_images_like_one(tmp_path: Path):

@@ -185,6 +185,12 @@ def hdf5_of(**arrays):
     return lambda folder: write_any_hdf5(folder / "bad.h5", **arrays)
 
 
+def empty(key: str):
+    """An HDF5 file that has a name for an array, and no array."""
+    arrays = {"images": images(4), "labels": zeros(4), key: h5py.Empty("u1")}
+    return hdf5_of(**arrays)
+
+
 def npz_of(**arrays):
     def make(folder: Path) -> Path:
         np.savez(folder / "bad.npz", **arrays)
@@ -278,7 +284,9 @@ BAD_FILES = {
         "uint8, found float64",
     ),
     "flat images": ("steering", hdf5_of(images=images(4)[:, 0], labels=zeros(4)), r"found \(4, 6, 6\)"),
-    "grey for colour": ("steering", hdf5_of(images=GREY, labels=zeros(4)), r"3 channel\(s\), found 1"),
+    "grey for colour": ("steering", hdf5_of(images=GREY, labels=zeros(4)), r"3, H, W\), found \(4, 1"),
+    "empty images": ("steering", empty("images"), "'images' must hold an array, and is empty"),
+    "empty labels": ("steering", empty("labels"), "'labels' must hold an array, and is empty"),
     "no images": ("steering", hdf5_of(images=images(0), labels=zeros(0)), r"at least one image"),
     "too few labels": (
         "steering",

@@ -3,6 +3,10 @@
 import argparse
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
@@ -426,6 +430,38 @@ class TestCommand:
             self.run("check", "mine", str(tmp_path))
         with pytest.raises(FileNotFoundError, match="must be a folder of PNG files"):
             self.run("pack", str(tmp_path / "nowhere"), "--out", str(tmp_path / "a.h5"))
+
+    @pytest.mark.parametrize("largest", [0, 10**9], ids=["on disk", "in memory"])
+    def test_check_reads_every_image(self, largest: int, tmp_path: Path, monkeypatch):
+        monkeypatch.setattr("ebreg.datasets.images.pixels.LARGEST_IN_MEMORY", largest)
+        for i, width in enumerate((6, 6, 6, 7, 6)):
+            Image.fromarray(images(1, channels=1)[0, 0, :, : width - 1]).resize((width, 6)).save(
+                tmp_path / f"{i}_{i + 10}.0.png"
+            )
+        with pytest.raises(ValueError, match=r"3_13\.0\.png"):
+            self.run("check", "cells", str(tmp_path))
+
+    def test_pack_that_is_terminated_leaves_nothing(self, tmp_path: Path):
+        folder, out = tmp_path / "cells", tmp_path / "out"
+        for path in (folder, out):
+            path.mkdir()
+        for i in range(3):
+            Image.fromarray(images(1, channels=1)[0, 0]).save(folder / f"{i}_{i + 10}.0.png")
+        slow = (
+            "import sys, time\n"
+            "from ebreg import cli\n"
+            "from ebreg.datasets.images import PNGPixels\n"
+            "PNGPixels.take = lambda self, index: time.sleep(600)\n"
+            "sys.exit(cli.main(sys.argv[1:]))\n"
+        )
+        words = ["data", "pack", str(folder), "--out", str(out / "x.h5")]
+        process = subprocess.Popen([sys.executable, "-c", slow, *words])
+        while not list(out.iterdir()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+        assert not list(out.iterdir())
 
     def test_pack(self, capsys, tmp_path: Path):
         folder, out = tmp_path / "cells", tmp_path / "packed.h5"

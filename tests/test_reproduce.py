@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import math
@@ -190,6 +191,27 @@ class TestRecords:
         (tmp_path / ".a.json.123.partial").write_text('{"val')
         assert "a" not in records
         assert records.read("a") is None
+
+    def test_what_a_killed_process_left_is_removed_once_it_is_old(self, tmp_path: Path):
+        records = Records(tmp_path)
+        old, fresh, other = (tmp_path / f".{name}.partial" for name in ("a.json.1", "a.json.2", "b.json.1"))
+        for path in (old, fresh, other):
+            path.write_text("half")
+        for path in (old, other):
+            os.utime(path, (time.time() - 3600,) * 2)
+        records.write("a", {"value": 1})
+        assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, other.name, "a.json"]
+
+    def test_without_links_too_nothing_is_replaced(self, tmp_path: Path, monkeypatch):
+        def refuse(*paths: object) -> None:
+            raise OSError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+        records = Records(tmp_path)
+        assert records.write("a", {"value": 1})
+        assert not records.write("a", {"value": 2})
+        assert records.read("a") == {"value": 1}
+        assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
     @pytest.mark.parametrize("content", ["", '{"value": 1', "[1]"])
     def test_a_damaged_one_is_refused(self, tmp_path: Path, content: str):
