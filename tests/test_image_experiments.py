@@ -429,7 +429,7 @@ class TestCommands:
         assert "go on from it by --resume" in capsys.readouterr().err
         modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "model").iterdir()}
         assert len(modes) == 1
-        with pytest.raises(ModelFileError, match=r"model of images .* load_images\(path\)"):
+        with pytest.raises(ModelFileError, match=r"model of images .*\.load_images\(path\)"):
             ebreg.load(tmp_path / "a" / "model")
         assert cli.main([*words, "--resume"]) == 0
 
