@@ -384,6 +384,7 @@ class TestCommands:
         assert "These are other images than the paper's" in text
         assert "2.66" not in text
         assert len((tmp_path / "table3" / "runs.csv").read_text().splitlines()) == 3
+        assert (tmp_path / "table3" / "runs.png").stat().st_size > 10_000
         report = [*words, *SMALL, "--out", str(tmp_path), "--report-only"]
         assert cli.main(report) == 0
 

@@ -66,7 +66,7 @@ LAYERS = """
     reproduce.recipes
     reproduce.report reproduce.runner reproduce.toy
     reproduce.figures reproduce.parts reproduce.sensitivity reproduce.tracking
-    reproduce.images.measures reproduce.images.recipes reproduce.images.sources
+    reproduce.images.measures reproduce.images.recipes reproduce.images.sources reproduce.images.strips
     reproduce.images.experiments reproduce.images.options
     reproduce.images.jobs reproduce.images.pictures reproduce.images.saving
     reproduce.images.commands

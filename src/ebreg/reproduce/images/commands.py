@@ -2,9 +2,10 @@
 
 import argparse
 
-from ebreg import checks
+from ebreg import checks, plots
 from ebreg.reproduce import parts
 from ebreg.reproduce.images import options as image_options
+from ebreg.reproduce.images import strips
 from ebreg.reproduce.images.jobs import ImageJob
 from ebreg.reproduce.images.sources import ImageSource
 from ebreg.reproduce.tables import TABLE1, TABLES
@@ -50,7 +51,12 @@ def run(options: argparse.Namespace) -> None:
     runs = table.runs(options.cells, asked, options.runs)
     parts.do_runs(table, job, runs, options)
     published = all(_is_the_paper_s(source) for source in sources)
-    parts.write_report(table, job, folder, _command(options, sources), _notes(sources, published), published)
+    notes = _notes(sources, published)
+    summaries = parts.write_report(table, job, folder, _command(options, sources), notes, published)
+    if plots.available():
+        figure = strips.draw(summaries)
+        figure.savefig(folder / "runs.png", dpi=120)
+        plots.close(figure)
 
 
 def _is_the_paper_s(source: ImageSource) -> bool:
