@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 
 # Of a file that a killed process has left: nobody writes that slowly, here or on another machine.
@@ -61,7 +62,7 @@ def _partial(path: Path) -> Iterator[Path]:
 
 def _remove_left(path: Path) -> None:
     # What processes that were killed have left of the same file.
-    for left in path.parent.glob(f".{path.name}.*.partial"):
+    for left in path.parent.glob(f".{escape(path.name)}.*.partial"):
         try:
             if time.time() - left.stat().st_mtime > _SECONDS_UNTIL_LEFT:
                 left.unlink()
