@@ -406,6 +406,14 @@ def test_bad_files_end_in_a_sentence_that_names_them(case: str, tmp_path: Path):
     assert "\n" not in str(error.value)
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C is heard, also where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 class TestWriter:
     @pytest.mark.parametrize("name", ["steering", "cells", "age"])
     def test_what_is_written_is_read(self, name: str, tmp_path: Path):
@@ -434,7 +442,7 @@ class TestWriter:
         assert all(file.read_text() == "something else" for file in tmp_path.iterdir())
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-    def test_a_failure_leaves_nothing_behind(self, error, tmp_path: Path):
+    def test_a_failure_leaves_nothing_behind(self, error, tmp_path: Path, interruptible):
         class Broken(InMemory):
             def take(self, index: np.ndarray) -> np.ndarray:
                 if index[0] > 0:
