@@ -93,7 +93,7 @@ def _draw(
         }
     )
     axes[0].set_ylim(-1.6, 2.2)
-    figure.savefig(picture, dpi=150)
+    plots.save(figure, picture)
 
 
 def _free_name(folder: Path, stem: str, suffix: str) -> Path:

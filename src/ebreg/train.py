@@ -66,9 +66,7 @@ def run(options: argparse.Namespace) -> None:
     finished = experiment.finished(copy.deepcopy(model))
     save(folder / MODEL, experiment, finished)
     if plots.available():
-        figure = pictures.draw(experiment, finished)
-        figure.savefig(folder / EXAMPLES, dpi=120)
-        plots.close(figure)
+        plots.save(pictures.draw(experiment, finished), folder / EXAMPLES)
     measured = experiment.judge(model)
     # JSON knows neither NaN nor infinity.
     numbers = {name: value if math.isfinite(value) else None for name, value in measured.items()}

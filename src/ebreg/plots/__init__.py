@@ -7,7 +7,7 @@ Matplotlib is imported when a picture is asked for, so that importing ebreg does
 """
 
 from ebreg.plots.calibration import calibration, pit_histogram
-from ebreg.plots.canvas import available, close, require_matplotlib
+from ebreg.plots.canvas import available, close, require_matplotlib, save
 from ebreg.plots.densities import conditional, density, fan, panel_grid, row, scatter, side_by_side
 from ebreg.plots.examples import examples
 from ebreg.plots.training import training_curves
@@ -24,6 +24,7 @@ __all__ = [
     "pit_histogram",
     "require_matplotlib",
     "row",
+    "save",
     "scatter",
     "side_by_side",
     "training_curves",

@@ -1,5 +1,6 @@
 """What the pictures share: matplotlib when it is needed, colours, axes, and arrays of the right length."""
 
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,12 @@ def pyplot() -> ModuleType:
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install ebreg[plots]") from error
     return plt
+
+
+def save(figure: "Figure", path: Path, dpi: int = 150) -> None:
+    """Write a picture, and let go of its figure."""
+    figure.savefig(path, dpi=dpi)
+    close(figure)
 
 
 def close(figure: "Figure") -> None:

@@ -83,8 +83,7 @@ def _require_free(folder: Path, overwrite: bool) -> None:
 
 
 def _save(figure: "Figure", path: Path) -> None:
-    figure.savefig(path, dpi=160)
-    plots.close(figure)
+    plots.save(figure, path, dpi=160)
     print(path)
 
 

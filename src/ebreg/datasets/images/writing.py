@@ -48,7 +48,7 @@ def write_hdf5(
             file[task.label_key] = y.numpy()[:, 0]
             _copy(pixels, stored, progress)
     except FileExistsError as error:
-        raise FileExistsError(f"{path} exists and is left as it is; give another path") from error
+        raise _in_the_way(path) from error
 
 
 def _copy(pixels: Pixels, stored: Any, progress: bool) -> None:
@@ -61,8 +61,12 @@ def _copy(pixels: Pixels, stored: Any, progress: bool) -> None:
             bar.update(len(rows))
 
 
+def _in_the_way(path: Path) -> FileExistsError:
+    return FileExistsError(f"{path} exists and is left as it is; give another path")
+
+
 def _refuse(path: Path) -> None:
     if path.exists():
-        raise FileExistsError(f"{path} exists and is left as it is; give another path")
+        raise _in_the_way(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path.parent} must be a folder that exists; make it, or give another path")

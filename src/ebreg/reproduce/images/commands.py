@@ -54,9 +54,7 @@ def run(options: argparse.Namespace) -> None:
     notes = _notes(sources, published)
     summaries = parts.write_report(table, job, folder, _command(options, sources), notes, published)
     if plots.available():
-        figure = strips.draw(summaries)
-        figure.savefig(folder / "runs.png", dpi=120)
-        plots.close(figure)
+        plots.save(strips.draw(summaries), folder / "runs.png")
 
 
 def _is_the_paper_s(source: ImageSource) -> bool:
