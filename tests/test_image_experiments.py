@@ -421,6 +421,14 @@ class TestCommands:
         model = load_images(tmp_path / "a" / "model")
         x, y = CELLS.load().test.__getitems__(range(8))
         assert -model.log_prob(x, y).mean().item() == pytest.approx(result["own"], abs=1e-3)
+        for other, message in [
+            (x[..., :32], r"\(C, H, W\) = \(1, 64, 64\), got \(1, 64, 32\)"),
+            (x.repeat(1, 3, 1, 1), r"got \(3, 64, 64\)"),
+            (x.int() - 256, r"pixels from 0 to 255, got -2\d\d to -?\d+; scale"),
+            (x / 255, r"whole numbers from 0 to 255, got torch.float32; .*torch.uint8"),
+        ]:
+            with pytest.raises(ValueError, match=message):
+                model.predictive(other)
         assert cli.main([*words, "--resume"]) == 1
         assert "this training is done" in capsys.readouterr().err
         (tmp_path / "a" / "result.json").unlink()

@@ -1,6 +1,7 @@
 """An experiment on images: a setting, a source of images, a recipe and a seed; trained and judged."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from torch import nn
 
 from ebreg import backbones
-from ebreg.backbones import DOWNLOAD
+from ebreg.backbones import DOWNLOAD, PixelUnits
 from ebreg.batches import Data
 from ebreg.config import TrainingConfig
 from ebreg.datasets.images import ImageSplit
@@ -72,6 +73,11 @@ class Experiment:
             **asdict(self.config),
         }
 
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """(C, H, W) of the images."""
+        return tuple(self._split.train.__getitems__([0])[0].shape[1:])
+
     def prepare(self) -> None:
         """Load the images, and compute the features that are needed."""
         _ = self._features if self.recipe.on_features else self._split
@@ -108,7 +114,7 @@ class Experiment:
         give_end(model, self._split.train.y)
         if self.recipe.on_features:
             attach(model, self.recipe.build_backbone(), self.recipe.backbone)
-        return model
+        return expect(model, self.image_shape)
 
     def judge(self, model: Model) -> dict[str, float]:
         """Measure a trained model by the test images."""
@@ -138,6 +144,13 @@ def attach(model: Model, backbone: nn.Module, name: str) -> Model:
     model.backbone = nn.Sequential(backbone, model.backbone)
     model.x_units = backbones.find(name).units()
     return model.to(model.like.device)
+
+
+def expect(model: Model, image_shape: Sequence[int]) -> Model:
+    """Have a model refuse images of another shape; in place."""
+    assert isinstance(model.x_units, PixelUnits)
+    model.x_units.expect(image_shape)
+    return model
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,7 @@ from ebreg.config import TrainingConfig
 from ebreg.errors import ModelFileError
 from ebreg.models import Model
 from ebreg.reproduce.cells import Cell
-from ebreg.reproduce.images.experiments import Experiment, attach
+from ebreg.reproduce.images.experiments import Experiment, attach, expect
 from ebreg.reproduce.images.measures import give_end
 from ebreg.reproduce.images.recipes import RANDOM, ImageRecipe
 
@@ -23,12 +23,18 @@ def save(path: Path, experiment: Experiment, model: Model) -> None:
         experiment: What it was trained by.
         model: As it is used, see :meth:`Experiment.finished`.
     """
-    facts = {"images": experiment.settings, "n_targets": model.n_targets}
+    facts = {
+        "images": experiment.settings,
+        "image_shape": experiment.image_shape,
+        "n_targets": model.n_targets,
+    }
     folders.write(path, facts, model.state_dict(), overwrite=True)
 
 
 def load_images(path: str | Path) -> Model:
     """Read a model that ``ebreg train`` wrote: it takes images (B, C, H, W), and answers by ``predictive``.
+
+    Images are as in the training: whole numbers from 0 to 255, of the same channels, height and width.
 
     Args:
         path: The folder ``model`` of the training.
@@ -36,7 +42,7 @@ def load_images(path: str | Path) -> Model:
     path = Path(path)
     config, tensors = folders.read(path)
     try:
-        model = _blank(config["images"], config["n_targets"])
+        model = expect(_blank(config["images"], config["n_targets"]), config["image_shape"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path} holds no model of images, or was edited ({error!r}); ebreg.load reads saved regressors"
