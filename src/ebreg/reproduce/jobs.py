@@ -37,6 +37,11 @@ class Job(ABC):
     def settings(self, run: Run) -> dict[str, Any]:
         """All that the outcome of a run depends on, as JSON holds it."""
 
+    def check(self, run: Run) -> None:
+        """Fail where the run would, before anything is written."""
+        self.settings(run)
+        self.untrained(run)
+
     def knows(self, run: Run) -> bool:
         """Whether it has what the run needs."""
         return True

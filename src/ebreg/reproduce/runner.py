@@ -43,8 +43,7 @@ def complete(
     home = os.getpid() if backend == "loky" else None
     # What can fail fails before the trainings.
     for run in {(run.cell.name, run.dataset): run for run in runs}.values():
-        job.settings(run)
-        job.untrained(run)
+        job.check(run)
     records.prepare()
     for run in runs:
         job.recorded(run)

@@ -78,6 +78,13 @@ class Experiment:
         """(C, H, W) of the images."""
         return tuple(self._split.train.__getitems__([0])[0].shape[1:])
 
+    def check(self) -> None:
+        """Fail where the training would, before anything is written."""
+        _ = self.settings
+        self.method()
+        if self.recipe.on_features:
+            self.recipe.build_backbone()
+
     def prepare(self) -> None:
         """Load the images, and compute the features that are needed."""
         _ = self._features if self.recipe.on_features else self._split

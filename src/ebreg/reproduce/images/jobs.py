@@ -27,6 +27,10 @@ class ImageJob(Job):
         """See :meth:`Job.settings`."""
         return self._experiment(run).settings
 
+    def check(self, run: Run) -> None:
+        """See :meth:`Job.check`."""
+        self._experiment(run).check()
+
     def knows(self, run: Run) -> bool:
         """See :meth:`Job.knows`."""
         return any(source.task_name == run.dataset for source in self.sources)
