@@ -39,6 +39,7 @@ from ebreg.reproduce.images import (
 from ebreg.reproduce.images import options as image_options
 from ebreg.reproduce.images.measures import _marginal_crps, resolution_of
 from ebreg.reproduce.tables import TABLES
+from ebreg.schedules import SCHEDULES
 
 QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
 CELLS = ImageSource("cells", "synthetic:16")
@@ -85,6 +86,10 @@ class TestRecipes:
             1024,
             "independent",
         )
+
+    def test_from_random_weights_the_last_steps_are_small(self):
+        # What batch-norm has averaged over the last steps is then of the last weights.
+        assert SCHEDULES[IMAGE_RECIPES["scratch"].config.schedule](1.0) == 0
 
     def test_trained_weights_are_asked_for_by_name(self):
         with pytest.raises(ValueError, match="comes without trained weights"):

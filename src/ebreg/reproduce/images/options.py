@@ -11,12 +11,14 @@ from ebreg.datasets.images import SPLITS
 from ebreg.reproduce.images.recipes import IMAGE_RECIPES, RANDOM, UNITS, ImageRecipe
 from ebreg.reproduce.images.sources import ImageSource
 from ebreg.samplers import SAMPLERS
+from ebreg.schedules import SCHEDULES
 
 # Options that stand for a setting of the loop, their types, and what they mean.
 _LOOP = {
     "epochs": (int, "passes over the images"),
     "batch_size": (int, "images a step, over all processes together"),
-    "learning_rate": (float, "of Adam"),
+    "learning_rate": (float, "of Adam, at its highest"),
+    "schedule": (str, f"of the learning rate: {', '.join(SCHEDULES)}"),
     "frozen_epochs": (int, "epochs at the start in which the backbone rests"),
     "patience": (int, "epochs without a better NLL of a held-out fifth after which to stop (never)"),
     "frozen_norm": (str, f"what batch-norm does meanwhile: {', '.join(FROZEN_NORMS)}"),
