@@ -124,7 +124,7 @@ IMAGE_RECIPES: dict[str, ImageRecipe] = {
     # A trained backbone that never learns, its features computed once, and a layer on them that does: minutes
     # instead of hours.
     "features": ImageRecipe(PAPER, backbone="efficientnet-lite0", augments=False, neck=256),
-    # From random weights, all at once. The rate goes down to 0, so that batch-norm's averages are those of the
-    # last weights: at a constant rate they come late, and an NLL of 4.2 in training mode was 10.5 in use.
+    # From random weights, all at once. The rate goes down to 0: at a constant one batch-norm's averages lag
+    # behind the weights, and an NLL of 4.2 in training mode was 10.5 in use.
     "scratch": ImageRecipe(replace(PAPER, schedule="one-cycle"), weights=RANDOM),
 }
