@@ -299,14 +299,17 @@ class TestExperiments:
         save(tmp_path / "model", experiment, experiment.finished(model))
         assert experiment.judge(load_images(tmp_path / "model"))["own"] == pytest.approx(own, abs=1e-4)
 
-    @pytest.mark.parametrize("neck", [None, 8])
-    def test_patience_holds_out_a_fifth_and_keeps_the_best(self, neck: int | None, tmp_path: Path):
+    @pytest.mark.parametrize(
+        ("name", "neck", "units"),
+        [("mdn-4", None, "standard"), ("mdn-4", 8, "standard"), ("ours-4", None, "raw")],
+    )
+    def test_patience_holds_out_a_fifth_and_keeps_the_best(self, name, neck, units, tmp_path: Path):
         from safetensors.torch import save_file
 
         save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
         weights, config = str(tmp_path / "cnn.safetensors"), replace(QUICK.config, epochs=40, patience=2)
-        recipe = replace(QUICK, weights=weights, config=config, augments=neck is None, neck=neck)
-        experiment = Experiment(TABLES["table3"].cells["mdn-4"], CELLS, recipe, 0)
+        recipe = replace(QUICK, weights=weights, config=config, augments=neck is None, neck=neck, units=units)
+        experiment = Experiment(TABLES["table3"].cells[name], CELLS, recipe, 0)
         model, training = experiment.train(progress=False)
         assert training.best_epoch is not None
         validated = [epoch["validation_nll"] for epoch in training.history]

@@ -64,10 +64,19 @@ def _meeting_place() -> tuple[dist.Store, int, int]:
     return next(iter(dist.rendezvous("env://")))
 
 
+def is_first() -> bool:
+    """Whether this is the only process, or the first of those that ``torchrun`` started."""
+    return _number() == 1 or int(os.environ["RANK"]) == 0
+
+
+def _number() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 @contextmanager
 def connect(device: torch.device) -> Iterator[Processes]:
     """Join the processes that ``torchrun`` started; leaves a process group of the user's own as it is."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if _number() == 1:
         yield Processes()
         return
     started_here = not dist.is_initialized()

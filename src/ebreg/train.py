@@ -7,7 +7,7 @@ import math
 import os
 from pathlib import Path
 
-from ebreg import checks, folders, plots, wholes
+from ebreg import checks, folders, plots, processes, wholes
 from ebreg.datasets.images import IMAGE_TASKS
 from ebreg.methods import METHODS, FixedNCE
 from ebreg.reproduce.cells import Cell
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     model, training = experiment.train(
         _device(options.device), folder / CHECKPOINT, options.resume, progress=not options.quiet
     )
-    if int(os.environ.get("RANK", "0")) > 0:
+    if not processes.is_first():
         return
     if training.interrupted:
         print(f"stopped after {len(training.history)} epochs; go on by the same command with --resume")

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     published = all(_is_the_paper_s(source) for source in sources)
     notes = _notes(sources, published)
     summaries = parts.write_report(table, job, folder, _command(options, sources), notes, published)
-    if plots.available():
+    if plots.available() and any(summary.values["own"] for summary in summaries):
         plots.save(strips.draw(summaries), folder / "runs.png")
 
 

@@ -14,6 +14,7 @@ from ebreg.methods import Method
 from ebreg.networks import Parts
 from ebreg.reproduce.building import method_of
 from ebreg.reproduce.cells import Cell
+from ebreg.scaling import Tail
 from ebreg.units import Units
 
 RANDOM = "random"
@@ -67,7 +68,10 @@ class ImageRecipe:
                 "frozen_epochs, or take the recipe 'features'"
             )
         if self.neck is not None and (frozen or self.augments):
-            raise ValueError("features that stay have nothing to freeze, and no augmentation")
+            raise ValueError(
+                "features that stay have nothing to freeze, and no augmentation; leave out frozen_epochs and "
+                "augmentation, or take the recipe 'paper' or 'scratch'"
+            )
 
     def data(self, train: Any, task: ImageTask) -> Data:
         """What is trained on."""
@@ -98,12 +102,18 @@ class ImageRecipe:
             return replace(heads, backbone=self._learning_part())
 
         pixels = None if self.on_features else self._known.units()
-        units = Units.raw(pixels, D) if self.units == "raw" else replace(Units.of(None, y), x=pixels)
-        return method_of(cell, parts, units, self.n_draws, self.draws)
+        units = self._raw(y) if self.units == "raw" else Units.of(None, y)
+        return method_of(cell, parts, replace(units, x=pixels), self.n_draws, self.draws)
 
     @property
     def _known(self) -> Backbone:
         return backbones.find(self.backbone)
+
+    def _raw(self, y: Tensor) -> Units:
+        units = Units.raw(None, y.shape[1])
+        # The paper's energies have no end, and get one when they are used. What says when to stop must be the
+        # NLL of the density in use, so then they have it from the start.
+        return units if self.config.patience is None else replace(units, tail=Tail.of(y))
 
     def _learning_part(self) -> nn.Module:
         # On features that stay, a layer that learns stands for the backbone.

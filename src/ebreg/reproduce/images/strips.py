@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ebreg.plots import canvas
+from ebreg.reproduce.cells import PAPER_MEASURE
 from ebreg.reproduce.report import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURES = {"own": "NLL", "cell_nll": "NLL of the rounding cell", "crps": "CRPS"}
+_MEASURES = {PAPER_MEASURE: "NLL on the paper's grid", "own": "NLL", "cell_nll": "NLL of the rounding cell", "crps": "CRPS"}
 
 
 def draw(summaries: Sequence[Summary]) -> "Figure":
