@@ -241,6 +241,22 @@ class TestWeights:
                 lambda t: t.update({"blocks.0.0.weight": torch.full((16, 3, 3, 3), torch.nan)}),
                 r"weights that are not finite: blocks\.0\.0\.weight",
             ),
+            (
+                lambda t: t.update({k: v.int() for k, v in t.items()}),
+                r"\(20 of another type: blocks\.0\.0\.weight holds torch\.int32, ",
+            ),
+            (
+                lambda t: t.update({"blocks.0.0.weight": t["blocks.0.0.weight"].to(torch.complex64)}),
+                r"\(1 of another type: blocks\.0\.0\.weight holds torch\.complex64\)",
+            ),
+            (
+                lambda t: t.update({"blocks.0.1.bias": t["blocks.0.1.bias"].to_sparse()}),
+                r"\(1 of another type: blocks\.0\.1\.bias holds torch\.float32\)",
+            ),
+            (
+                lambda t: t.update({"blocks.0.1.bias": t["blocks.0.1.bias"].to(torch.float8_e4m3fn)}),
+                r"\(1 of another type: blocks\.0\.1\.bias holds torch\.float8_e4m3fn\)",
+            ),
         ],
     )
     def test_what_does_not_fit_is_named(self, trained, tmp_path: Path, change, message: str):

@@ -465,6 +465,8 @@ class TestCommands:
             (["cells", "--data", "synthetic:8"], "comes without trained weights"),
             (["cells", "--data", "synthetic:8", "--weights", "x.pth", "--epochs", "5"], "never learns"),
             (["cells", "--data", "synthetic:9999999999999"], "there is not enough memory"),
+            (["cells", "--data", "synthetic:8", *SMALL, "--components", str(10**11)], "not enough memory"),
+            (["cells", "--data", "synthetic:8", *SMALL, "--device", "meta"], "device 'meta' cannot be used"),
             (["cells", "--data", "synthetic:8", *SMALL, "--mixture-epochs", "1"], "the energy never learns"),
             (["cells", "--data", "synthetic:8", *SMALL, "--seed", str(2**63)], "seed must be at most"),
             (["cells", "--data", "synthetic:8", *SMALL, "--batch-size", "1"], "batch-norm needs two rows"),
@@ -496,17 +498,63 @@ def test_what_cannot_be_trained_leaves_no_folder(command, recipe, message, tmp_p
     assert not (tmp_path / "out").exists()
 
 
-def test_out_must_be_a_folder(tmp_path: Path, capsys):
-    (tmp_path / "run").write_text("mine")
-    assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", str(tmp_path / "run")]) == 1
-    assert "--out must be a folder" in capsys.readouterr().err
-    assert (tmp_path / "run").read_text() == "mine"
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("run", "--out must be a folder"),
+        ("run/a", "--out must be a folder"),
+        ("run/a/b/examples.png", "exists and is left as it is"),
+        ("run/a/b/model/mine", "exists and is left as it is"),
+    ],
+)
+def test_what_is_there_is_not_overwritten(name: str, message: str, tmp_path: Path, capsys):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    out = str(tmp_path / "run" / "a" / "b")
+    assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", out]) == 1
+    assert message in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_a_rank_without_other_processes_is_the_first(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    out = tmp_path / "run"
+    assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", str(out)]) == 0
+    assert (out / "result.json").exists()
+
+
+def test_a_table_without_a_number_is_reported_all_the_same(tmp_path: Path, capsys):
+    words = ["reproduce", "table3", "--data", "synthetic:16", *SMALL, "--runs", "1", "--cells", "ours-4"]
+    words += ["--recipe", "scratch", "--learning-rate", "1e30", "--out", str(tmp_path)]
+    assert cli.main(words) == 0
+    assert "1 of 1" in capsys.readouterr().out
+    assert not (tmp_path / "table3" / "runs.png").exists()
+
+
+def test_who_is_held_out_must_not_be_all(tmp_path: Path, capsys):
+    images, poses = np.zeros((20, 64, 64, 3), dtype=np.uint8), np.zeros((20, 3))
+    np.savez(tmp_path / "two.npz", image=images, pose=poses, person=np.arange(20) % 2)
+    words = ["--data", str(tmp_path / "two.npz"), "--split", "group", "--patience", "2", *SMALL]
+    for command in (["train", "head-pose"], ["reproduce", "table5"]):
+        assert cli.main([*command, *words, "--out", str(tmp_path / "out")]) == 1
+        assert "all training images are of one person, and patience needs" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
 
 
 def test_two_processes_train_on_images_like_one(tmp_path: Path):
     words = ["train", "head-pose", "--data", "synthetic:24", *SMALL, "--batch-size", "12", "--device", "cpu"]
     # Slowly: where a gradient is zero but for rounding, Adam's first steps go either way in single precision.
-    words += ["--recipe", "scratch", "--mixture-epochs", "0", "--learning-rate", "1e-4"]
+    words += [
+        "--recipe",
+        "scratch",
+        "--mixture-epochs",
+        "0",
+        "--learning-rate",
+        "1e-4",
+        "--schedule",
+        "constant",
+    ]
     words[words.index("--epochs") + 1] = "2"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     one = [sys.executable, "-m", "ebreg", *words, "--out", str(tmp_path / "one")]

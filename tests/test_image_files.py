@@ -2,8 +2,10 @@
 
 import multiprocessing
 import pickle
+import resource
 import signal
 import sys
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -226,6 +228,31 @@ def damaged_npz(folder: Path) -> Path:
     return path
 
 
+def overwritten(old: bytes, new: bytes, make):
+    """A file with all of some bytes replaced by others."""
+
+    def change(folder: Path) -> Path:
+        path = make(folder)
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new))
+        return path
+
+    return change
+
+
+def a_type(folder: Path) -> Path:
+    with h5py.File(folder / "bad.h5", "w") as file:
+        file["images"] = np.dtype("u1")
+    return folder / "bad.h5"
+
+
+def not_an_array(folder: Path) -> Path:
+    with zipfile.ZipFile(npz_of(image=PICTURES)(folder), "a") as archive:
+        archive.writestr("pose", b"something else")
+    return folder / "bad.npz"
+
+
 def a_png(change):
     def make(folder: Path) -> Path:
         change(write_pngs(folder / "bad", images(4, channels=1), [1, 2, 3, 4]))
@@ -367,6 +394,37 @@ BAD_FILES = {
         npz_of(image=PICTURES, pose=POSES),
         "is one file, which does not say how it is split; name a split",
     ),
+    "no names in an HDF5": (
+        "steering",
+        overwritten(b"HEAP", b"XXXX", hdf5_of(images=images(4), labels=zeros(4))),
+        "must hold an array 'images', and is damaged",
+    ),
+    "a type in place of images": ("steering", a_type, "must hold an array 'images', found the keys 'images'"),
+    "a word in place of labels": (
+        "steering",
+        hdf5_of(images=images(4), labels="abc"),
+        "'labels' must hold numbers, found",
+    ),
+    "a person for all": (
+        "head-pose",
+        npz_of(image=PICTURES, pose=POSES, person=np.array(3)),
+        "found a single value",
+    ),
+    "persons in a column": (
+        "head-pose",
+        npz_of(image=PICTURES, pose=POSES, person=np.zeros((4, 1), dtype=int)),
+        r"'person' must have shape \(4,\), one an image, found \(4, 1\); reshape",
+    ),
+    "bytes in place of poses": ("head-pose", not_an_array, "'pose' must hold numbers, found"),
+    "another way to compress": (
+        "head-pose",
+        overwritten(
+            b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00\x00\x00",
+            b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00\x63\x00",
+            npz_of(image=PICTURES, pose=POSES),
+        ),
+        "npz file of plain arrays, and cannot be read",
+    ),
     "a name without a count": (
         "cells",
         a_png(lambda folder: (folder / "002_3.0.png").rename(folder / "two.png")),
@@ -455,6 +513,22 @@ class TestWriter:
         with pytest.raises(error):
             write_hdf5(tmp_path / "new.h5", Broken(images(700)), np.zeros(700), STEERING)
         assert list(tmp_path.iterdir()) == []
+
+    def test_no_room(self, tmp_path: Path):
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        try:
+            with pytest.raises(
+                OSError, match=rf"{tmp_path} cannot be written to \(File too large\); make room"
+            ):
+                write_hdf5(tmp_path / "new.h5", images(700), np.zeros(700), STEERING)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_tensors_are_written_as_arrays_are(self, tmp_path: Path):
+        write_hdf5(tmp_path / "new.h5", torch.from_numpy(images(3)), torch.zeros(3), STEERING)
+        assert np.array_equal(read_hdf5(tmp_path / "new.h5", STEERING).pixels.take(np.arange(3)), images(3))
 
     @pytest.mark.parametrize(
         ("pixels", "labels", "task", "message"),

@@ -102,6 +102,15 @@ class TestData:
         assert len({data.checksum, *(other.checksum for other in others)}) == 7
         assert self.data(name="another").checksum == data.checksum
 
+    def test_the_checksum_is_of_every_image(self):
+        many, y = images(1100), torch.zeros(1100, 1)
+        same = ImageData(InMemory(many.copy()), y).checksum
+        for i in (1, 511, 512, 1050):
+            changed = many.copy()
+            changed[i, 0, 0, 0] ^= 1
+            assert ImageData(InMemory(changed), y).checksum != same
+        assert ImageData(InMemory(torch.from_numpy(many)), y).checksum == same
+
     def test_the_training_loop_takes_it(self):
         data = as_data(self.data())
         x, y = data.__getitems__([2, 1])
@@ -116,6 +125,8 @@ class TestData:
             ({"y": torch.full((10, 1), math.nan)}, "must be finite"),
             ({"groups": [1, 2]}, r"groups of mine must have shape \(10,\), found \(2,\)"),
             ({"rows": []}, "at least 1"),
+            ({"rows": [True, False] * 5}, r"whole numbers, .* found bool .*flatnonzero\(mask\)"),
+            ({"rows": [[1, 2]]}, r"shape \(m,\), found int64 of shape \(1, 2\)"),
             ({"rows": [3, 10]}, "from 0 to 9, found 3 to 10"),
             ({"rows": [-1, 3]}, "from 0 to 9, found -1 to 3"),
         ],
@@ -349,6 +360,11 @@ class TestAugmentation:
         sides = (seen[:, 0, 0] > 0).sum(dim=1)  # 0.7 and 0.8 times 4 are 3, and what is larger is cropped
         shares = sides.bincount(minlength=5)[3:].double() / n
         assert shares.tolist() == pytest.approx([2 / 9, 7 / 9], abs=0.05)
+
+    @pytest.mark.parametrize("scales", [(), (1.0, 0.001), (-1.0,)])
+    def test_scales_that_leave_nothing_are_refused(self, scales):
+        with pytest.raises(ValueError, match=r"scales must be at least 0\.1, and one or more"):
+            HeadPoseAugmentation(scales)
 
     def test_pictures_keep_their_size(self):
         x = torch.randint(0, 256, (20, 3, 32, 48), dtype=torch.uint8)

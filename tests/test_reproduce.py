@@ -304,6 +304,22 @@ class TestJob:
         judge_again([run], job, progress=False)
         assert job.recorded(run) == record | {"own": 7.0}
 
+    def test_only_what_was_asked_for_is_judged_again(self, tmp_path: Path, monkeypatch):
+        words = ["reproduce", "table1", "--epochs", "1", "--datasets", "gustafsson", "--quiet"]
+        words += ["--out", str(tmp_path)]
+        both = ["--cells", "mdn-1", "mdn-4", "--runs", "2"]
+        assert main([*words, *both]) == 0
+        real = measure
+        monkeypatch.setattr(
+            "ebreg.reproduce.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
+        )
+        judged = []
+        for asked in (["--cells", "mdn-1", "--runs", "1"], ["--cells", "mdn-1"]):
+            assert main([*words, *asked, "--judge-again"]) == 0
+            records = sorted((tmp_path / "table1" / "records").glob("*.json"))
+            judged.append([path.stem for path in records if json.loads(path.read_text())["own"] == 7.0])
+        assert judged == [["gustafsson.mdn-1.00"], ["gustafsson.mdn-1.00", "gustafsson.mdn-1.01"]]
+
     def test_networks_that_are_not_of_the_record_are_not_judged(self, tmp_path: Path):
         runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 2)
         job = ToyJob(tmp_path, epochs=1)

@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -463,6 +464,50 @@ def test_an_edited_checkpoint_is_refused_and_nothing_loaded(tmp_path: Path, lost
     with pytest.raises(CheckpointError, match="edited or damaged"):
         fit(method, (x, y), config=CONFIG, checkpoint=path, resume=True, progress=False)
     assert torch.equal(weights(method), before)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t, f: f.pop("settings"), r"was made with .* = None"),
+        (lambda t, f: f.update(settings=[1]), r"was made with .* = None"),
+        (lambda t, f: f["progress"].update(epoch="2"), "edited or damaged"),
+        (lambda t, f: f["progress"].update(epoch=-1), "edited or damaged"),
+        (lambda t, f: f["progress"].update(history=[]), "edited or damaged"),
+        (lambda t, f: t.update({"random.global": torch.zeros(7, dtype=torch.uint8)}), "edited or damaged"),
+        (lambda t, f: t.update({"random.noise": torch.zeros(7)}), "edited or damaged"),
+        (lambda t, f: t.update({k: v.int() for k, v in t.items() if k[:7] == "method."}), r"torch\.int32 of"),
+    ],
+)
+def test_a_checkpoint_with_other_content_is_refused(tmp_path: Path, change, message: str):
+    x, y = table()
+    path = tmp_path / "run.safetensors"
+    fit(joint(x, y), (x, y), config=CONFIG, checkpoint=path, progress=False)
+    tensors, facts = checkpoints.read(path)
+    change(tensors, facts)
+    checkpoints.write(path, tensors, facts)
+    method, state = joint(x, y, seed=5), torch.get_rng_state()
+    before = weights(method)
+    with pytest.raises(CheckpointError, match=message):
+        fit(method, (x, y), config=CONFIG, checkpoint=path, resume=True, progress=False)
+    assert torch.equal(weights(method), before)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_full_disk_is_a_sentence_and_the_checkpoint_stays(tmp_path: Path):
+    path = tmp_path / "run.safetensors"
+    checkpoints.write(path, {"a": torch.zeros(2)}, {})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(
+            OSError, match=r"run\.safetensors cannot be written \(File too large\), .*make room"
+        ):
+            checkpoints.write(path, {"a": torch.zeros(9999)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert checkpoints.read(path)[0]["a"].tolist() == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_afterwards_the_model_is_in_evaluation_mode():

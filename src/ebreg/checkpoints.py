@@ -31,8 +31,14 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
     # safetensors refuses tensors that share memory, as tied weights do.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
-    with wholes.replacing(path) as partial:
-        partial.write_bytes(content)
+    try:
+        with wholes.replacing(path) as partial:
+            partial.write_bytes(content)
+    except OSError as error:
+        raise OSError(
+            f"{path} cannot be written ({error.strerror}), and what was there before still is; make room "
+            "there, or give another path"
+        ) from error
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -75,8 +81,12 @@ def check_fits(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Pat
         what = f"lacks {missing[0]!r}" if missing else f"has {extra[0]!r}, which this one lacks"
         raise CheckpointError(f"{path} is of another model: it {what}; give another path")
     for name, tensor in own.items():
-        if tensors[name].shape != tensor.shape:
+        there, here = _kind(tensors[name]), _kind(tensor)
+        if there != here:
             raise CheckpointError(
-                f"{path} is of another model: {name!r} has shape {tuple(tensors[name].shape)} there and "
-                f"{tuple(tensor.shape)} here; give another path"
+                f"{path} is of another model: {name!r} is {there} there and {here} here; give another path"
             )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)}"

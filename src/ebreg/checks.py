@@ -121,7 +121,7 @@ def device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(name)
-        torch.empty(0, dtype=torch.float64, device=found)  # units need float64, which not every device has
+        torch.zeros(1, dtype=torch.float64, device=found).item()  # units need float64, which some lack
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {name!r} cannot be used: {reason}; take 'auto' or 'cpu'") from error

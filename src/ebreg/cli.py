@@ -8,7 +8,7 @@ from pathlib import Path
 from ebreg import data, train
 from ebreg._version import __version__
 from ebreg.errors import EbregError
-from ebreg.memory import keep_pages
+from ebreg.memory import is_lack_of_memory, keep_pages
 from ebreg.reproduce import commands as reproduce
 from ebreg.reproduce.endings import end_on_terminate
 
@@ -20,11 +20,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with end_on_terminate():  # as an exception, so that nothing half-written stays
             options.call(options)
-    except MemoryError as error:
-        print(f"ebreg: there is not enough memory ({error}); give fewer or smaller images", file=sys.stderr)
-        return 1
     except (ValueError, OSError, ImportError, EbregError) as error:
         print(f"ebreg: {error}", file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not is_lack_of_memory(error):
+            raise
+        print(
+            "ebreg: there is not enough memory; give fewer or smaller images, or smaller settings "
+            f"({str(error).splitlines()[0] if str(error) else 'no details'})",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("ebreg: interrupted", file=sys.stderr)

@@ -70,7 +70,7 @@ def backbones_of(method: nn.Module) -> list[nn.Module]:
 
 def _evaluated(model: Model, x: Tensor) -> Tensor:
     with evaluating(model):
-        return model.features(x.to(model.like.device))
+        return model.finite_features(x.to(model.like.device))
 
 
 def _models(method: nn.Module) -> list[Model]:

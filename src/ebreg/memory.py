@@ -1,6 +1,8 @@
-"""Memory of a process that trains: pages that one step frees are kept for the next."""
+"""Memory of a process that trains: pages that one step frees are kept for the next, and lack of it."""
 
 import ctypes
+
+import torch
 
 # Of glibc's mallopt. By default a tensor of a megabyte gets new pages from the system at every step, each of
 # which is cleared and mapped anew: a tenth to a quarter of the time of narrow networks with many draws.
@@ -20,3 +22,8 @@ def keep_pages() -> bool:
         return False
     taken = [mallopt(name, value) for name, value in _SETTINGS.items()]
     return all(taken)
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an error says that there is too little memory; of the CPU's torch has no class of its own."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -11,6 +11,7 @@ from torch.distributions import Distribution
 from ebreg import checks, networks
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
+from ebreg.memory import is_lack_of_memory
 from ebreg.networks import Parts
 from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
 from ebreg.proposals import RowByRow
@@ -91,7 +92,7 @@ class Model(nn.Module):
         try:
             h = self.backbone(x)
         except (RuntimeError, IndexError, AssertionError) as error:
-            if isinstance(self.backbone, networks.MLP) or isinstance(error, torch.OutOfMemoryError):
+            if isinstance(self.backbone, networks.MLP) or is_lack_of_memory(error):
                 raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
@@ -115,9 +116,10 @@ class Model(nn.Module):
         x = checks.numbers("x", x).to(self.like.device)
         checks.finite("x", x)
         with evaluating(self):
-            return self._predictive(self._finite_features(x), **settings)
+            return self._predictive(self.finite_features(x), **settings)
 
-    def _finite_features(self, x: Tensor) -> Tensor:
+    def finite_features(self, x: Tensor) -> Tensor:
+        """The same; features that are not finite are an UndefinedError, and no answer."""
         h = self.features(x)
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
@@ -186,7 +188,7 @@ class MixtureModel(Model):
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
         x, y = checks.numbers("x", x).to(self.like.device), checks.numbers("y", y).to(self.like.device)
         with evaluating(self):
-            log_q = self.q(self._finite_features(x)).log_prob(self.standardize(y))
+            log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
     def _predictive(self, h: Tensor) -> Predictive:
@@ -288,7 +290,7 @@ class EnergyModel(Model):
         """See :meth:`Model.proposal_at`; nothing of the energy is evaluated."""
         x = checks.numbers("x", x).to(self.like.device)
         with evaluating(self):
-            q = self._proposal_of(self._finite_features(x)).rescaled(self.y_units.shift, self.y_units.scale)
+            q = self._proposal_of(self.finite_features(x)).rescaled(self.y_units.shift, self.y_units.scale)
         return q.between(self.bounds.low, self.bounds.high) if hasattr(q, "between") else q
 
     def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:

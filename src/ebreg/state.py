@@ -120,17 +120,20 @@ class State:
             CheckpointError: If the file is damaged, or of another run.
         """
         tensors, facts = checkpoints.read(path)
-        _check_same(identity, facts["settings"], path)
+        there = facts.get("settings")
+        _check_same(identity, there if isinstance(there, dict) else {}, path)
         weights, average = _under("method.", tensors), _under("average.", tensors)
         checkpoints.check_fits(self.method, weights, path)
         if self.average is not None:
             checkpoints.check_fits(self.average.module, average, path)
         try:
-            progress = Progress(**facts["progress"])
+            progress = _checked(Progress(**facts["progress"]))
             optimizer = self._optimizer_state(_under("optimizer.", tensors), facts["learned"])
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
+            for state in (noise, everywhere):  # on generators of nobody's
+                torch.Generator().set_state(state)
             selection = self._selection(progress, tensors)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise CheckpointError(
                 f"{path} was edited or damaged ({error!r}); delete it to start anew"
             ) from error
@@ -184,6 +187,14 @@ def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], path: Path) -
                 f"{path} was made with {name} = {there.get(name)!r}, and this training has {value!r}; "
                 "use the same settings to resume, or another path to start anew"
             )
+
+
+def _checked(progress: Progress) -> Progress:
+    for name in ("epoch", "batch"):
+        checks.at_least(name, getattr(progress, name), 0)
+    if len(progress.history) != progress.epoch:
+        raise ValueError(f"{progress.epoch} epochs were finished, and {len(progress.history)} have losses")
+    return progress
 
 
 def _over(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -43,16 +43,8 @@ def run(options: argparse.Namespace) -> None:
     (source,) = image_options.sources_of(options, [options.task])
     experiment = Experiment(_cell(options), source, image_options.recipe_of(options), options.seed)
     folder = options.out
-    if (folder / RESULT).exists():
-        raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
-    if (folder / CHECKPOINT).exists() and not options.resume:
-        raise FileExistsError(
-            f"{folder / CHECKPOINT} exists: go on from it by --resume, or give another folder to start anew"
-        )
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--out must be a folder, and {folder} is a file; give another path")
+    _check_folder(folder, options.resume)
     experiment.check()
-    folders.check_free(folder / MODEL)
     model, training = experiment.train(
         _device(options.device), folder / CHECKPOINT, options.resume, progress=not options.quiet
     )
@@ -79,6 +71,24 @@ def run(options: argparse.Namespace) -> None:
         partial.write_text(json.dumps(result, indent=1), encoding="utf-8")
     for name, value in measured.items():
         print(f"{name:10} {value:.4f}")
+
+
+def _check_folder(folder: Path, resume: bool) -> None:
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(f"--out must be a folder, and {path} is a file; give another path")
+    if (folder / RESULT).exists():
+        raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
+    if resume:
+        folders.check_free(folder / MODEL)
+        return
+    if (folder / CHECKPOINT).exists():
+        raise FileExistsError(
+            f"{folder / CHECKPOINT} exists: go on from it by --resume, or give another folder to start anew"
+        )
+    for name in (MODEL, EXAMPLES):
+        if (folder / name).exists():
+            raise FileExistsError(f"{folder / name} exists and is left as it is; give another folder")
 
 
 def _cell(options: argparse.Namespace) -> Cell:

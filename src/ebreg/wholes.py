@@ -36,7 +36,7 @@ def keeping(path: Path) -> Iterator[Path]:
 
 
 def require_room(folder: Path, n_bytes: int = 4096) -> None:
-    """Make a folder, and fail now if nothing can be written there, rather than after long work.
+    """Make a folder, and fail now if there is no room for so much, rather than after long work.
 
     Raises:
         OSError: With a sentence.
@@ -44,10 +44,11 @@ def require_room(folder: Path, n_bytes: int = 4096) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _partial(folder / "room") as partial:
-            partial.write_bytes(bytes(n_bytes))
-            _sync(partial)
+            _reserve(partial, n_bytes)
     except OSError as error:
-        raise OSError(f"{folder} cannot be written to ({error.strerror}); give another folder") from error
+        raise OSError(
+            f"{folder} cannot be written to ({error.strerror}); make room there, or give another folder"
+        ) from error
 
 
 @contextmanager
@@ -80,6 +81,15 @@ def _link(partial: Path, path: Path) -> None:
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         os.replace(partial, path)
+
+
+def _reserve(path: Path, n_bytes: int) -> None:
+    with open(path, "wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, n_bytes)
+        else:
+            file.truncate(n_bytes)
+        os.fsync(file.fileno())
 
 
 def _sync(path: Path) -> None:

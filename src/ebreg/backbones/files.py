@@ -15,6 +15,7 @@ _NESTS = ("state_dict", "model")
 _SHOWN = 3
 # The counters of batch-norm; files of older versions of torch have none, and nothing here reads them.
 _COUNTER = "num_batches_tracked"
+_REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def fill(network: nn.Module, path: str | Path, ignored: tuple[str, ...] = ()) -> None:
@@ -107,6 +108,11 @@ def _check_fits(path: Path, network: str, own: Mapping[str, Tensor], tensors: Ma
             for name, shape in here.items()
             if there.get(name, shape) != shape
         ],
+        "of another type": [
+            f"{name} holds {value.dtype}"
+            for name, value in tensors.items()
+            if name in own and not _is_like(value, own[name])
+        ],
     }
     if any(kinds.values()):
         what = "; ".join(f"{len(names)} {kind}: {_some(names)}" for kind, names in kinds.items() if names)
@@ -114,6 +120,12 @@ def _check_fits(path: Path, network: str, own: Mapping[str, Tensor], tensors: Ma
     broken = [name for name, value in tensors.items() if not torch.isfinite(value).all()]
     if broken:
         raise CheckpointError(f"{path} has weights that are not finite: {_some(broken)}; give another file")
+
+
+def _is_like(value: Tensor, own: Tensor) -> bool:
+    # Plain real numbers of any common precision for weights, whole ones for counters.
+    plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
+    return plain and (value.dtype in _REAL if own.is_floating_point() else not value.dtype.is_floating_point)
 
 
 def _some(names: list[str]) -> str:

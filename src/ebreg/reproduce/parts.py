@@ -38,16 +38,18 @@ def add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
 
 
 def do_runs(table: Table, job: Job, runs: Sequence[Run], options: argparse.Namespace) -> None:
-    """Do the runs that are missing, unless others are judged again, or only a report is wanted.
+    """Do the runs that are missing, unless those that are there are judged again, or only reported.
 
     Raises:
         EbregError: If the folder holds any record of other settings, which no report could stand beside.
     """
-    finished = _finished(table, job)
+    finished = [run for run, _ in _finished(table, job)]
     if options.judge_again:
-        judge_again(
-            [run for run, _ in finished], job, options.jobs, options.backend, progress=not options.quiet
-        )
+        if options.runs is None:  # all that there are of what was asked for
+            asked = {(run.cell.name, run.dataset) for run in runs}
+            runs = [run for run in finished if (run.cell.name, run.dataset) in asked]
+        runs = [run for run in runs if run in finished]
+        judge_again(runs, job, options.jobs, options.backend, progress=not options.quiet)
     elif not options.report_only:
         complete(runs, job, options.jobs, options.backend, progress=not options.quiet)
 
@@ -62,6 +64,9 @@ def write_report(
 ) -> list[report.Summary]:
     """Write the report of all that a folder of records holds, whatever was asked for now; show it.
 
+    Runs on data that the job does not have are left out: nobody could tell whether they are still of the
+    same data.
+
     Args:
         table: The table.
         job: Whose records they are.
@@ -72,7 +77,9 @@ def write_report(
     """
     finished = _finished(table, job)
     if not finished:
-        raise ValueError(f"{job.records} holds no record; leave out --report-only to do the runs")
+        raise ValueError(
+            f"{job.records} holds no record; leave out --report-only and --judge-again to do the runs"
+        )
     summaries = report.summarize(table, finished, published)
     notes = [*notes, report.versions(finished)]
     files = {

@@ -10,6 +10,7 @@ from ebreg import checks
 
 # Yaw and roll change sign in a mirror; pitch, between them, does not.
 _SIGNS = (-1.0, 1.0, -1.0)
+_SMALLEST_SCALE = 0.1
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,12 @@ class HeadPoseAugmentation:
 
     scales: tuple[float, ...] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
     n_points: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        if not self.scales or min(self.scales) < _SMALLEST_SCALE:
+            raise ValueError(
+                f"scales must be at least {_SMALLEST_SCALE:g}, and one or more, got {self.scales}"
+            )
 
     def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Augment a batch.

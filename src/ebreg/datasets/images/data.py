@@ -12,7 +12,7 @@ from torch import Tensor
 from ebreg import checks
 from ebreg.datasets.images.pixels import Pixels
 
-_ROWS_IN_CHECKSUM = 32
+_ROWS_AT_ONCE = 512
 
 
 class ImageData:
@@ -37,8 +37,13 @@ class ImageData:
         self._groups = None if groups is None else np.asarray(groups)
         if self._groups is not None and self._groups.shape != (n,):
             raise ValueError(f"groups of {name} must have shape ({n},), found {self._groups.shape}")
-        self.rows = np.arange(n) if rows is None else np.asarray(rows, dtype=np.int64)
-        checks.at_least(f"the number of rows of {name}", len(self.rows), 1)
+        self.rows = np.arange(n) if rows is None else np.asarray(rows)
+        checks.at_least(f"the number of rows of {name}", self.rows.size, 1)
+        if self.rows.dtype.kind not in "iu" or self.rows.ndim != 1:
+            raise ValueError(
+                f"rows of {name} must be whole numbers, shape (m,), found {self.rows.dtype} of shape "
+                f"{self.rows.shape}; of a mask take numpy.flatnonzero(mask)"
+            )
         if self.rows.min() < 0 or self.rows.max() >= n:
             raise ValueError(
                 f"rows of {name} must be from 0 to {n - 1}, found {self.rows.min()} to {self.rows.max()}"
@@ -58,12 +63,13 @@ class ImageData:
     @cached_property
     def checksum(self) -> int:
         """So that a training is not resumed on other data."""
-        # Of a few images only: a set may be larger than memory, and reading all of it would hold up every
-        # start. A file that is cut, sorted or prepared in another way shows in the targets or in these.
-        few = np.unique(np.linspace(0, len(self) - 1, _ROWS_IN_CHECKSUM).astype(np.int64))
+        # Of every pixel: that takes less time than an epoch, and tells all that could be different.
+        blocks = np.split(self.rows, range(_ROWS_AT_ONCE, len(self), _ROWS_AT_ONCE))
         checksum = 0
-        for values in (self.y.numpy(), self.rows, self.pixels.take(self.rows[few])):
+        for values in (self.y.numpy(), self.rows):
             checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
+        for block in blocks:  # of a set that may be larger than memory
+            checksum = zlib.crc32(np.ascontiguousarray(self.pixels.take(block)).data, checksum)
         return checksum
 
     def take(self, index: Any) -> "ImageData":

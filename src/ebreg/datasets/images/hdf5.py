@@ -12,6 +12,8 @@ from ebreg.datasets.images.pixels import check_images
 # Rows this near to each other are read in one go. h5py takes lists of rows too, but the time for one grows
 # faster than the list.
 _NEAR = 64
+# What h5py raises of a damaged file, which depends on the place of the damage.
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
 
 
 class HDF5Pixels:
@@ -43,7 +45,7 @@ class HDF5Pixels:
             for part in np.split(np.arange(len(rows)), borders) if len(rows) else []:
                 first, last = rows[part[0]], rows[part[-1]]
                 taken[part] = images[first : last + 1][rows[part] - first]
-        except OSError as error:
+        except _DAMAGE as error:
             raise OSError(
                 f"{self.path}: images {first} to {last} cannot be read ({error}); the file is damaged, "
                 "get it again"
@@ -76,7 +78,7 @@ def open_file(path: Path) -> Any:
         pass
     try:
         return h5py.File(path, "r")
-    except OSError as error:
+    except _DAMAGE as error:
         raise ValueError(
             f"{path} must be an HDF5 file, and is truncated or none at all ({error}); get it again"
         ) from error
@@ -87,20 +89,24 @@ def read_array(path: Path, key: str) -> np.ndarray:
     with open_file(path) as file:
         array = _find(file, path, key)
         try:
-            return array[()]
-        except OSError as error:
+            return np.asarray(array[()])
+        except _DAMAGE as error:
             raise OSError(
                 f"{path}: {key!r} cannot be read ({error}); the file is damaged, get it again"
             ) from error
 
 
 def _find(file: Any, path: Path, key: str) -> Any:
-    found = file.get(key)
-    if hasattr(found, "dtype") and found.shape is None:
-        raise ValueError(f"{path}: {key!r} must hold an array, and is empty; get the file again")
-    if not hasattr(found, "dtype"):
-        keys = ", ".join(map(repr, file)) or "none"
+    try:
+        found, keys = file.get(key), ", ".join(map(repr, file)) or "none"
+    except _DAMAGE as error:
+        raise ValueError(
+            f"{path} must hold an array {key!r}, and is damaged ({error}); get it again"
+        ) from error
+    if not isinstance(found, require_h5py().Dataset):
         raise ValueError(f"{path} must hold an array {key!r}, found the keys {keys}; is it of another task?")
+    if found.shape is None:
+        raise ValueError(f"{path}: {key!r} must hold an array, and is empty; get the file again")
     return found
 
 

@@ -40,8 +40,13 @@ class ImageSplit:
         They are divided in the way in which the test images were taken off, by person or by time, so that
         what is held out is as new to the model as these; where they came in files of their own, by time.
         """
-        name = _HELD_OUT_BY.get(self.how["split"], "random")
-        return divide(name, np.arange(len(self.train)), self.train.groups, self.how["seed"] or 0)
+        name, groups = _HELD_OUT_BY.get(self.how["split"], "random"), self.train.groups
+        if name == "group" and groups is not None and len(np.unique(groups)) < 2:
+            raise ValueError(
+                f"{self.train.name}: all training images are of one person, and patience needs another to "
+                "hold out; give images of three persons or more, or leave out patience"
+            )
+        return divide(name, np.arange(len(self.train)), groups, self.how["seed"] or 0)
 
 
 def load(

@@ -3,6 +3,7 @@
 from typing import Any, Protocol
 
 import numpy as np
+from torch import Tensor
 
 Shape = tuple[int, int, int, int]
 
@@ -28,10 +29,11 @@ class InMemory:
     """Images in an array, which is never written to.
 
     Args:
-        array: uint8, shape (n, C, H, W).
+        array: uint8 array or tensor, shape (n, C, H, W).
     """
 
-    def __init__(self, array: np.ndarray):
+    def __init__(self, array: Any):
+        array = array.numpy(force=True) if isinstance(array, Tensor) else array
         self.shape = check_images("the images", array)
         self._array = array.view()
         self._array.flags.writeable = False

@@ -2,7 +2,6 @@
 
 import re
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -120,10 +119,15 @@ def _checked(
         raise ValueError(
             f"{path}: {GROUP_KEY!r} must hold whole numbers or strings, found {groups.dtype}; convert it"
         )
+    if groups is not None and groups.ndim > 1:
+        raise ValueError(
+            f"{path}: {GROUP_KEY!r} must have shape ({n},), one an image, found {groups.shape}; reshape it"
+        )
     for what, rows in (("targets", y), ("persons", groups)):
         if rows is not None and tuple(rows.shape[:1]) != (n,):
+            found = len(rows) if rows.ndim else "a single value"
             raise ValueError(
-                f"{path} must hold as many {what} as images, found {len(rows)} and {n}; get it again"
+                f"{path} must hold as many {what} as images, found {found} and {n}; get it again"
             )
     return ImageData(pixels, y, groups=groups, name=task.name)
 
@@ -137,8 +141,11 @@ def _read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...
         try:
             content = np.load(file, allow_pickle=False)
             keys = content.files
-            arrays = {key: content[key] for key in (*required, *optional) if key in keys}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            # What is no array in the file, numpy gives as bytes.
+            arrays = {key: np.asarray(content[key]) for key in (*required, *optional) if key in keys}
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged archive fails in as many ways as there are bytes
             raise ValueError(
                 f"{path} must be an npz file of plain arrays, and cannot be read ({error}); get it again"
             ) from error

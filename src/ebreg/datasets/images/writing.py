@@ -1,9 +1,11 @@
 """Images and targets into an HDF5 file of a task's format, whole or not at all."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from ebreg import wholes
 from ebreg.datasets.images.hdf5 import require_h5py
@@ -12,10 +14,15 @@ from ebreg.datasets.images.reading import check_targets
 from ebreg.datasets.images.tasks import ImageTask
 
 _ROWS = 512  # at once
+_HEADERS = 2**16  # bytes, and more than HDF5 needs
 
 
 def write_hdf5(
-    path: str | Path, images: np.ndarray | Pixels, labels: Any, task: ImageTask, progress: bool = False
+    path: str | Path,
+    images: np.ndarray | Tensor | Pixels,
+    labels: Any,
+    task: ImageTask,
+    progress: bool = False,
 ) -> None:
     """Write a file that :func:`load` reads.
 
@@ -24,7 +31,7 @@ def write_hdf5(
 
     Args:
         path: Must not exist yet.
-        images: uint8 array (n, C, H, W), or a source of them.
+        images: uint8 array or tensor (n, C, H, W), or a source of them.
         labels: Targets, shape (n,) or (n, D).
         task: Whose format; one with HDF5 files.
         progress: Whether to show a progress bar.
@@ -33,7 +40,7 @@ def write_hdf5(
     h5py = require_h5py()
     if task.format != "h5":
         raise ValueError(f"the task {task.name!r} has no HDF5 files but {' and '.join(task.files)}")
-    pixels = InMemory(images) if isinstance(images, np.ndarray) else images
+    pixels = InMemory(images) if isinstance(images, np.ndarray | Tensor) else images
     y = check_targets("what is to be written", np.asarray(labels), task)
     if (len(pixels), pixels.shape[1]) != (len(y), task.channels):
         raise ValueError(
@@ -41,6 +48,8 @@ def write_hdf5(
             f"found shape {pixels.shape}"
         )
     _refuse(path)
+    # HDF5 does not live through a disk that is full.
+    wholes.require_room(path.parent, math.prod(pixels.shape) + y.nbytes + _HEADERS)
     try:
         with wholes.keeping(path) as partial, h5py.File(partial, "w") as file:
             # Neither compressed nor in chunks: single rows are read from it, and in any order.

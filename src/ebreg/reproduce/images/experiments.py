@@ -84,6 +84,8 @@ class Experiment:
         self.method()
         if self.recipe.on_features:
             self.recipe.build_backbone()
+        if self.config.patience is not None:
+            self._split.hold_out()
 
     def prepare(self) -> None:
         """Load the images, and compute the features that are needed."""

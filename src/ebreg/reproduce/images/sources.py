@@ -38,6 +38,7 @@ class ImageSource:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "data", str(self.data))  # a path will do
         checks.one_of("a task of images", self.task_name, IMAGE_TASKS)
         if self.is_synthetic:
             checks.one_of(f"a task with {SYNTHETIC} images", self.task_name, _GENERATORS)

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MEASURES = {PAPER_MEASURE: "NLL on the paper's grid", "own": "NLL", "cell_nll": "NLL of the rounding cell", "crps": "CRPS"}
+_MEASURES = {
+    PAPER_MEASURE: "NLL on the paper's grid",
+    "own": "NLL",
+    "cell_nll": "NLL of the rounding cell",
+    "crps": "CRPS",
+}
 
 
 def draw(summaries: Sequence[Summary]) -> "Figure":
