@@ -449,6 +449,12 @@ class TestCommands:
         assert len(modes) == 1
         with pytest.raises(ModelFileError, match=r"model of images .*\.load_images\(path\)"):
             ebreg.load(tmp_path / "a" / "model")
+        config = tmp_path / "a" / "model" / "config.json"
+        whole = config.read_text()
+        config.write_text(whole.replace('"backbone": "small-cnn"', '"backbone": 3'))
+        with pytest.raises(ModelFileError, match="holds no model of images, or was edited"):
+            load_images(tmp_path / "a" / "model")
+        config.write_text(whole)
         assert cli.main([*words, "--resume"]) == 0
 
     @pytest.mark.parametrize(
@@ -471,6 +477,7 @@ class TestCommands:
             (["cells", "--data", "synthetic:8", *SMALL, "--seed", str(2**63)], "seed must be at most"),
             (["cells", "--data", "synthetic:8", *SMALL, "--batch-size", "1"], "batch-norm needs two rows"),
             (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
+            (["cells", "--data", "age=synthetic:8"], "images of age, and this is about cells"),
         ],
     )
     def test_mistakes_are_sentences(self, tmp_path: Path, capsys, words: list[str], message: str):

@@ -79,6 +79,13 @@ def at_least(name: str, value: int, minimum: int) -> int:
     return int(value)
 
 
+def seed(value: int, bits: int = 32) -> int:
+    """Require a seed of a generator: from 0 to 2**bits - 1, and 32 is what NumPy's legacy one takes."""
+    if at_least("seed", value, 0) >= 2**bits:
+        raise ValueError(f"seed must be at most 2**{bits} - 1, got {value}")
+    return int(value)
+
+
 def positive(name: str, value: float) -> float:
     """Require a finite number above zero."""
     number = _real(name, value)

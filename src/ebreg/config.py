@@ -76,9 +76,7 @@ class TrainingConfig:
                 "learns; give fewer mixture_epochs, or train by the method mdn-nll"
             )
         checks.one_of("frozen_norm", self.frozen_norm, FROZEN_NORMS)
-        self._keep("seed", checks.at_least("seed", self.seed, 0))
-        if self.seed >= 2**63:
-            raise ValueError(f"seed must be at most 2**63 - 1, got {self.seed}")
+        self._keep("seed", checks.seed(self.seed, bits=63))
         self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:
             self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))

@@ -23,8 +23,7 @@ def divide(name: str, rows: np.ndarray, groups: np.ndarray | None, seed: int) ->
         seed: Of what is drawn, from 0 to 2**32 - 1.
     """
     checks.one_of("split", name, _DIVIDE)
-    if checks.at_least("seed", seed, 0) >= 2**32:
-        raise ValueError(f"seed must be at most 2**32 - 1, got {seed}")
+    seed = checks.seed(seed)
     if len(rows) < 2:
         raise ValueError(f"a split needs at least 2 rows, found {len(rows)}")
     # NumPy's legacy generator: its stream is frozen, so a seed means the same rows everywhere.

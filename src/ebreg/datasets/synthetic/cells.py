@@ -8,7 +8,7 @@ from numpy.random import RandomState
 from torch import Tensor
 
 from ebreg import checks
-from ebreg.datasets.synthetic.streams import check_seed, stream
+from ebreg.datasets.synthetic.streams import stream
 
 # Lengths are in pixels of an image of this size, and grow with the size.
 SIZE = 64
@@ -56,7 +56,7 @@ def cells(n: int, seed: int = 0, size: int = SIZE, low: int = 1, high: int = 200
         Images in uint8, shape (n, 1, size, size), and counts in float64, shape (n, 1).
     """
     n = checks.at_least("n", n, 1)
-    seed = check_seed(seed)
+    seed = checks.seed(seed)
     size = checks.at_least("size", size, 16)
     low = checks.at_least("low", low, 0)
     high = checks.at_least(f"high, with low = {low},", high, low)

@@ -10,7 +10,7 @@ from torch import Tensor
 from ebreg import checks
 from ebreg.datasets.synthetic.poses import PITCH, ROLL, YAW
 from ebreg.datasets.synthetic.rendering import PLAIN, Scene, render
-from ebreg.datasets.synthetic.streams import check_seed, stream
+from ebreg.datasets.synthetic.streams import stream
 
 _LIGHT_SPREAD = 20.0  # degrees to either side, and up or down
 _STRENGTH_SPREAD = 0.15  # of the lamp, as a part of it
@@ -42,7 +42,7 @@ def solid(n: int, seed: int = 0, size: int = 64) -> tuple[Tensor, Tensor]:
         (n, 3).
     """
     n = checks.at_least("n", n, 1)
-    seed = check_seed(seed)
+    seed = checks.seed(seed)
     size = checks.at_least("size", size, 16)
     images = np.empty((n, 3, size, size), dtype=np.uint8)
     poses = torch.empty((n, 3), dtype=torch.float64)

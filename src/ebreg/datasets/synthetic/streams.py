@@ -6,16 +6,6 @@ begins with the shorter one. NumPy's legacy ``RandomState`` is used because its 
 
 from numpy.random import RandomState
 
-from ebreg import checks
-
-
-def check_seed(seed: int) -> int:
-    """Require a seed from 0 to 2**32 - 1."""
-    seed = checks.at_least("seed", seed, 0)
-    if seed >= 2**32:
-        raise ValueError(f"seed must be at most 2**32 - 1, got {seed}")
-    return seed
-
 
 def stream(seed: int, index: int) -> RandomState:
     """The random numbers of image ``index`` of the set with that seed."""

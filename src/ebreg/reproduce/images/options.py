@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ebreg import checks
 from ebreg.backbones import DOWNLOAD, NAMES
 from ebreg.config import FROZEN_NORMS, PRECISIONS
-from ebreg.datasets.images import SPLITS
+from ebreg.datasets.images import IMAGE_TASKS, SPLITS
 from ebreg.reproduce.images.recipes import IMAGE_RECIPES, RANDOM, UNITS, ImageRecipe
 from ebreg.reproduce.images.sources import ImageSource
 from ebreg.samplers import SAMPLERS
@@ -50,8 +51,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 def recipe_of(options: argparse.Namespace) -> ImageRecipe:
     """The recipe that the options name, with the parts that they change."""
-    if options.recipe not in IMAGE_RECIPES:
-        raise ValueError(f"the recipe must be one of {', '.join(IMAGE_RECIPES)}; got {options.recipe!r}")
+    checks.one_of("the recipe", options.recipe, IMAGE_RECIPES)
     recipe = IMAGE_RECIPES[options.recipe]
     loop = _given(options, _LOOP)
     if options.weights == RANDOM:
@@ -67,6 +67,12 @@ def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Image
     named = dict(
         each.split("=", 1) for each in options.data if each.split("=", 1)[0] in tasks and "=" in each
     )
+    for each in options.data:
+        task = each.split("=", 1)[0]
+        if "=" in each and task in IMAGE_TASKS and task not in tasks:
+            raise ValueError(
+                f"--data gives images of {task}, and this is about {', '.join(tasks)}; got {each}"
+            )
     if not named and len(tasks) == 1 and len(options.data) == 1:
         named = {tasks[0]: options.data[0]}
     if len(named) != len(options.data):

@@ -43,7 +43,7 @@ def load_images(path: str | Path) -> Model:
     config, tensors = folders.read(path)
     try:
         model = expect(_blank(config["images"], config["n_targets"]), config["image_shape"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"{path} holds no model of images, or was edited ({error!r}); ebreg.load reads saved regressors"
         ) from error
