@@ -519,9 +519,10 @@ def test_what_is_there_is_not_overwritten(name: str, message: str, tmp_path: Pat
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine")
     out = str(tmp_path / "run" / "a" / "b")
-    assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", out]) == 1
-    assert message in capsys.readouterr().err
-    assert path.read_text() == "mine"
+    for more in ([], ["--resume"]):
+        assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", out, *more]) == 1
+        assert message in capsys.readouterr().err
+        assert path.read_text() == "mine"
 
 
 def test_a_rank_without_other_processes_is_the_first(tmp_path: Path, monkeypatch):

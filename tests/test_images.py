@@ -102,6 +102,13 @@ class TestData:
         assert len({data.checksum, *(other.checksum for other in others)}) == 7
         assert self.data(name="another").checksum == data.checksum
 
+    @pytest.mark.parametrize("dtype", [np.uint8, np.int32, np.uint64])
+    def test_rows_of_any_whole_numbers(self, dtype):
+        data = self.data(rows=np.arange(10)[::-1].astype(dtype))
+        expected = self.data(rows=np.arange(10)[::-1])
+        assert torch.equal(data.y, expected.y)
+        assert data.checksum == expected.checksum
+
     def test_the_checksum_is_of_every_image(self):
         many, y = images(1100), torch.zeros(1100, 1)
         same = ImageData(InMemory(many.copy()), y).checksum
@@ -363,7 +370,7 @@ class TestAugmentation:
 
     @pytest.mark.parametrize("scales", [(), (1.0, 0.001), (-1.0,)])
     def test_scales_that_leave_nothing_are_refused(self, scales):
-        with pytest.raises(ValueError, match=r"scales must be at least 0\.1, and one or more"):
+        with pytest.raises(ValueError, match=r"give one scale or more, each at least 0\.1"):
             HeadPoseAugmentation(scales)
 
     def test_pictures_keep_their_size(self):

@@ -88,9 +88,13 @@ class ExampleData:
 
     def __init__(self, examples: Any):
         self._examples = examples
-        self.checksum: int | None = getattr(examples, "checksum", None)
         self.weights: Tensor | None = getattr(examples, "weights", None)
         self.augmentation: Augmentation | None = getattr(examples, "augmentation", None)
+
+    @property
+    def checksum(self) -> int | None:
+        """That of the examples, if they have one; it may take a look at all of them."""
+        return getattr(self._examples, "checksum", None)
 
     def __len__(self) -> int:
         return len(self._examples)
@@ -132,8 +136,12 @@ class Augmented:
     def __init__(self, examples: Any, augmentation: Augmentation):
         self._examples = as_data(examples)
         self.augmentation = augmentation
-        self.checksum: int | None = getattr(self._examples, "checksum", None)
         self.weights: Tensor | None = getattr(self._examples, "weights", None)
+
+    @property
+    def checksum(self) -> int | None:
+        """That of the examples, if they have one."""
+        return getattr(self._examples, "checksum", None)
 
     def __len__(self) -> int:
         return len(self._examples)

@@ -31,14 +31,8 @@ def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -
     # safetensors refuses tensors that share memory, as tied weights do.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
-    try:
-        with wholes.replacing(path) as partial:
-            partial.write_bytes(content)
-    except OSError as error:
-        raise OSError(
-            f"{path} cannot be written ({error.strerror}), and what was there before still is; make room "
-            "there, or give another path"
-        ) from error
+    with wholes.replacing(path) as partial:
+        partial.write_bytes(content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -106,7 +106,13 @@ class State:
         if self._device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self._device)
         facts = {"settings": dict(identity), "progress": asdict(progress), "learned": sorted(optimizer)}
-        checkpoints.write(path, tensors, facts)
+        try:
+            checkpoints.write(path, tensors, facts)
+        except OSError as error:
+            raise OSError(
+                f"the checkpoint {path} cannot be written ({error.strerror}), and stays as it was; make "
+                "room there and resume, or give another path"
+            ) from error
 
     def restore(self, path: Path, identity: Mapping[str, Any], n_batches: int) -> None:
         """Read what :meth:`save` wrote; all of it is checked before anything is changed.

@@ -79,7 +79,7 @@ def _check_folder(folder: Path, resume: bool) -> None:
             raise NotADirectoryError(f"--out must be a folder, and {path} is a file; give another path")
     if (folder / RESULT).exists():
         raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
-    if resume:
+    if resume and (folder / CHECKPOINT).exists():
         folders.check_free(folder / MODEL)
         return
     if (folder / CHECKPOINT).exists():

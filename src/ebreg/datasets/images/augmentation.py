@@ -32,9 +32,7 @@ class HeadPoseAugmentation:
 
     def __post_init__(self) -> None:
         if not self.scales or min(self.scales) < _SMALLEST_SCALE:
-            raise ValueError(
-                f"scales must be at least {_SMALLEST_SCALE:g}, and one or more, got {self.scales}"
-            )
+            raise ValueError(f"give one scale or more, each at least {_SMALLEST_SCALE:g}; got {self.scales}")
 
     def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
         """Augment a batch.

@@ -48,6 +48,7 @@ class ImageData:
             raise ValueError(
                 f"rows of {name} must be from 0 to {n - 1}, found {self.rows.min()} to {self.rows.max()}"
             )
+        self.rows = self.rows.astype(np.int64)  # bytes would be taken for a mask
         self.pixels, self.name = pixels, name
 
     @property

@@ -71,7 +71,8 @@ def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Image
         task = each.split("=", 1)[0]
         if "=" in each and task in IMAGE_TASKS and task not in tasks:
             raise ValueError(
-                f"--data gives images of {task}, and this is about {', '.join(tasks)}; got {each}"
+                f"--data gives images of {task}, and this is about {', '.join(tasks)}; give a "
+                f"path of those, not {each}"
             )
     if not named and len(tasks) == 1 and len(options.data) == 1:
         named = {tasks[0]: options.data[0]}
