@@ -79,13 +79,13 @@ def _check_folder(folder: Path, resume: bool) -> None:
             raise NotADirectoryError(f"--out must be a folder, and {path} is a file; give another path")
     if (folder / RESULT).exists():
         raise FileExistsError(f"{folder / RESULT} exists: this training is done; give another folder")
-    if resume and (folder / CHECKPOINT).exists():
-        folders.check_free(folder / MODEL)
-        return
     if (folder / CHECKPOINT).exists():
-        raise FileExistsError(
-            f"{folder / CHECKPOINT} exists: go on from it by --resume, or give another folder to start anew"
-        )
+        if not resume:
+            raise FileExistsError(
+                f"{folder / CHECKPOINT} exists: go on from it by --resume, or start anew in another folder"
+            )
+        folders.check_free(folder / MODEL)
+        return  # what else is there is of this training
     for name in (MODEL, EXAMPLES):
         if (folder / name).exists():
             raise FileExistsError(f"{folder / name} exists and is left as it is; give another folder")
