@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class DirectHead(nn.Module):
-    """The function that `ebreg.energy.EnergyHead` computes, the way the paper writes it.
+    """The function that `ebreg.networks.EnergyHead` computes, the way the paper writes it.
 
     The parameters have the names and shapes of `EnergyHead`, so that either loads the other's state dict.
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from benchmarks.direct import DirectHead
 from benchmarks.measure import Row, peak_memory, print_table, times_ms
-from ebreg.energy import EnergyHead
+from ebreg.networks import EnergyHead
 
 IMAGE: dict[str, Any] = {
     "n_features": 512,

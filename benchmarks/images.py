@@ -10,11 +10,11 @@ from torch import Tensor
 from benchmarks.heads import IMAGE, both
 from benchmarks.measure import Row, print_table, times_ms
 from ebreg import networks
-from ebreg.backbones import PixelUnits, resnet18
-from ebreg.config import PAPER
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
+from ebreg.networks.backbones import PixelUnits, resnet18
 from ebreg.training import fit
+from ebreg.training.config import PAPER
 
 B, D = 32, 3
 

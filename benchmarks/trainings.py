@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from benchmarks.direct import DirectHead
 from benchmarks.measure import Row, print_table
 from ebreg import metrics, networks
-from ebreg.config import PAPER, TrainingConfig
 from ebreg.datasets import TASKS, ToyTask, gustafsson
+from ebreg.experiments.recipes import RECIPES
+from ebreg.experiments.tables import TABLE1
 from ebreg.methods import JointNCE, Method
 from ebreg.models import EnergyModel
-from ebreg.reproduce.recipes import RECIPES
-from ebreg.reproduce.tables import TABLE1
 from ebreg.training import fit
+from ebreg.training.config import PAPER, TrainingConfig
 
 K, M = 4, 1024
 

@@ -5,7 +5,7 @@ import zuko
 
 from ebreg import EnergyModel, TrainingConfig, fit, methods, networks
 from ebreg.datasets import gustafsson
-from ebreg.scaling import Standardizer, Tail
+from ebreg.units import Standardizer, Tail
 
 torch.manual_seed(0)
 task = gustafsson(n=600)

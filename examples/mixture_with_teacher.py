@@ -4,7 +4,7 @@ import torch
 
 from ebreg import MixtureModel, TrainingConfig, fit, methods, networks
 from ebreg.datasets import brando
-from ebreg.scaling import Standardizer, Tail
+from ebreg.units import Standardizer, Tail
 
 task = brando()
 data = (task.x_train, task.y_train)

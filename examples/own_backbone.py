@@ -4,9 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from ebreg import EnergyModel, TrainingConfig, fit, methods
-from ebreg.energy import EnergyHead
-from ebreg.networks import MixtureHead
-from ebreg.scaling import Standardizer, Tail
+from ebreg.networks import EnergyHead, MixtureHead
+from ebreg.units import Standardizer, Tail
 
 
 class LastState(nn.Module):

@@ -9,7 +9,7 @@ from scipy import stats
 from torch import Tensor, nn
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
-from ebreg import uniforms
+from ebreg import sampling
 from ebreg.distributions import FullMixture, GaussianMixture, TruncatedMixture
 from ebreg.models import EnergyModel
 from ebreg.predictive import ImportanceND, Support, refined
@@ -80,7 +80,7 @@ def test_density_is_that_of_torch(D):
 def test_uniform_points_become_draws(D):
     B, n = 2, 4000
     mixture = random_mixture(B, 3, D)
-    y = mixture.from_uniform(uniforms.independent(n, B, D, rng(6)))
+    y = mixture.from_uniform(sampling.independent(n, B, D, rng(6)))
     assert y.shape == (n, B, D)
     weights, sd = mixture.logits.exp(), mixture.cholesky.square().sum(dim=-1).sqrt()
     for b in range(B):
@@ -98,7 +98,7 @@ def test_uniform_points_become_draws(D):
 
 def test_the_same_points_serve_every_row_and_rows_can_be_chosen():
     mixture = random_mixture(4, 3, 3)
-    u = uniforms.sobol(64, 3)
+    u = sampling.sobol(64, 3)
     y = mixture.from_uniform(u)
     assert torch.equal(y, mixture.from_uniform(u[:, None].expand(-1, 4, -1)))
     for rows in (torch.tensor([2, 0]), torch.tensor([False, True, False, True])):
@@ -110,7 +110,7 @@ def test_a_component_without_weight_is_never_drawn():
     logits = torch.tensor([[0.0, -1e4, 0.0, -1e4]], dtype=torch.float64)
     means = torch.tensor([[[0.0], [1e6], [1.0], [1e6]]], dtype=torch.float64)
     mixture = FullMixture(logits, means, torch.ones(1, 4, 1, 1, dtype=torch.float64))
-    u = torch.cat([uniforms.sobol(512, 1), torch.tensor([[1e-300], [0.5], [1.0]], dtype=torch.float64)])
+    u = torch.cat([sampling.sobol(512, 1), torch.tensor([[1e-300], [0.5], [1.0]], dtype=torch.float64)])
     y = mixture.from_uniform(u)
     assert torch.isfinite(y).all()
     assert (y.abs() < 100).all()
@@ -134,7 +134,7 @@ def test_shares_are_fixed_and_the_density_is_that_of_the_mixture():
         GaussianMixture(torch.zeros(1, 1), torch.full((1, 1, 2), m), torch.ones(1, 1, 2))
         for m in (0.0, 50.0, 99.0)
     )
-    u = uniforms.sobol(100, 2)[:, None]
+    u = sampling.sobol(100, 2)[:, None]
     draws, log_q = blended(u, a, [(0.1, b), (0.2, c)])
     assert draws.dtype == log_q.dtype == torch.float64
     assert [((draws[:, 0, 0] - m).abs() < 10).sum().item() for m in (0, 50, 99)] == [70, 10, 20]
@@ -150,7 +150,7 @@ def test_draws_on_the_end_of_a_box_are_on_it_for_every_source():
     at_end = TruncatedMixture(
         torch.zeros(1, 1), torch.full((1, 1, 2), 0.7), torch.full((1, 1, 2), 1e-9), low, low + 1
     )
-    draws, log_q = blended(uniforms.sobol(64, 2)[:, None], random_mixture(1, 2, 2), [(0.5, at_end)])
+    draws, log_q = blended(sampling.sobol(64, 2)[:, None], random_mixture(1, 2, 2), [(0.5, at_end)])
     assert (draws[:32, 0] == low.float()).all()
     assert (log_q[:32] > 20).all()
 
@@ -325,7 +325,7 @@ def test_extreme_weights_give_a_finite_source(D, M):
     for part in (mixture.logits, mixture.means, mixture.cholesky):
         assert torch.isfinite(part).all()
     assert (mixture.cholesky.diagonal(dim1=-2, dim2=-1) > 0).all()
-    again = mixture.from_uniform(uniforms.sobol(64, D))
+    again = mixture.from_uniform(sampling.sobol(64, D))
     assert torch.isfinite(again).all()
     assert torch.isfinite(mixture.log_prob(again)).all()
     assert torch.isfinite(mixture.log_prob(draws[:, :1].expand(-1, 7, -1))[:, :3]).all()
@@ -351,7 +351,7 @@ def test_a_row_that_is_zero_everywhere_stays_so():
 def test_no_rows_and_single_precision():
     none = adapted(torch.zeros(64, 0, 3), torch.zeros(64, 0))
     assert none.means.shape[0] == 0
-    assert none.from_uniform(uniforms.sobol(8, 3)).shape == (8, 0, 3)
+    assert none.from_uniform(sampling.sobol(8, 3)).shape == (8, 0, 3)
     draws = normal(256, 2, 3, dtype=torch.float32)
     assert adapted(draws, torch.zeros(256, 2)).means.dtype == torch.float64
 

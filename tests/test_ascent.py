@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebreg.ascent import gradient_ascent, modes_by_ascent
 from ebreg.distributions import GaussianMixture
-from ebreg.regions import Mode
+from ebreg.distributions.ascent import gradient_ascent, modes_by_ascent
+from ebreg.distributions.regions import Mode
 from support import rng
 
 F64 = torch.float64

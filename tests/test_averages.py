@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ebreg.averages import Average
+from ebreg.training.averaging import Average
 
 F64 = torch.float64
 

@@ -14,7 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from ebreg import EnergyModel, EnergyRegressor, TrainingConfig, fit
-from ebreg.backbones import (
+from ebreg.errors import CheckpointError
+from ebreg.methods import JointNCE
+from ebreg.networks import image_heads
+from ebreg.networks.backbones import (
     BACKBONES,
     Backbone,
     PixelUnits,
@@ -25,10 +28,7 @@ from ebreg.backbones import (
     resnet18,
     small_cnn,
 )
-from ebreg.backbones.libraries import without_classifier
-from ebreg.errors import CheckpointError
-from ebreg.methods import JointNCE
-from ebreg.networks import image_heads
+from ebreg.networks.backbones.libraries import without_classifier
 from support import normal, rng
 
 

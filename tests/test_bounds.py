@@ -11,10 +11,10 @@ import torch
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
-from ebreg.estimators.ends import parse_bounds
+from ebreg.estimators.bounds import parse_bounds
+from ebreg.estimators.prediction import Prediction
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.prediction import Prediction
-from ebreg.scaling import Bounds
+from ebreg.units import Bounds
 
 QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}
 INF = np.inf

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TrustWarning
+from ebreg.estimators.prediction import Prediction
 from ebreg.models import EnergyModel
 from ebreg.networks import MixtureHead
-from ebreg.prediction import Prediction
-from ebreg.scaling import Bounds
-from ebreg.units import Units
+from ebreg.units import Bounds, Units
 
 # The parameter of the rows of every case.
 X = np.array([[-1.0], [0.3], [1.0]])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebreg.cubic import interpolated
+from ebreg.distributions.cubic import interpolated
 from support import rng
 
 F64 = torch.float64

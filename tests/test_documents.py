@@ -38,7 +38,7 @@ SHORTER = {
 # A process that has imported what takes long and computed nothing; pages run in forks of it.
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["torch._dynamo", "sklearn.model_selection", "matplotlib.pyplot", "pandas", "ebreg.persistence"]
+    ["torch._dynamo", "sklearn.model_selection", "matplotlib.pyplot", "pandas", "ebreg.loading"]
 )
 
 

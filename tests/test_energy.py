@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ebreg.energy import ACTIVATIONS, EnergyHead
+from ebreg.networks import ACTIVATIONS, EnergyHead
 
 HEADS: dict[str, dict[str, Any]] = {
     "paper-1d": {

@@ -26,8 +26,8 @@ from torch import nn
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor, metrics
 from ebreg.errors import TiesWarning
-from ebreg.estimators import recipe
-from ebreg.estimators.ends import parse_bounds
+from ebreg.estimators import defaults
+from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.ties import Ties
 from ebreg.training import fit
 
@@ -400,20 +400,20 @@ class TestBackbone:
 
 class TestValidation:
     def test_rows_are_set_aside_by_their_number(self):
-        n = [recipe.n_validation(n) for n in range(1, 51)]
+        n = [defaults.n_validation(n) for n in range(1, 51)]
         assert n[:14] == [0] * 14
         assert n[14:] == [min(20, rows // 3) for rows in range(15, 51)]
-        assert recipe.n_validation(1000) == 100
-        assert recipe.n_validation(10**6) == 4000
+        assert defaults.n_validation(1000) == 100
+        assert defaults.n_validation(10**6) == 4000
 
     @pytest.mark.parametrize("fraction", [0.25, np.float32(0.25)])
     def test_a_share_of_rows_may_be_set_aside(self, fraction):
-        assert recipe.n_validation(100, fraction) == 25
-        assert recipe.n_validation(2, fraction) == 1
+        assert defaults.n_validation(100, fraction) == 25
+        assert defaults.n_validation(2, fraction) == 1
 
     @pytest.mark.parametrize(("n", "held"), [(10, 7), (40, 20)])
     def test_the_split_takes_every_row_once(self, n, held):
-        train, rest = recipe.split(n, held, seed=1)
+        train, rest = defaults.split(n, held, seed=1)
         assert len(rest) == held
         assert sorted([*train.tolist(), *rest.tolist()]) == list(range(n))
 

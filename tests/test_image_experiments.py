@@ -17,15 +17,11 @@ from torch import Tensor, nn
 
 import ebreg
 from ebreg import cli, methods, metrics, plots
-from ebreg.backbones import BACKBONES, small_cnn
-from ebreg.batches import TensorData
-from ebreg.config import PAPER
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
 from ebreg.distributions import GaussianMixture
 from ebreg.errors import ModelFileError
-from ebreg.models import EnergyModel, MixtureModel
-from ebreg.reproduce.cells import Cell, Run
-from ebreg.reproduce.images import (
+from ebreg.experiments.cells import Cell, Run
+from ebreg.experiments.images import (
     IMAGE_RECIPES,
     Experiment,
     ImageJob,
@@ -36,10 +32,14 @@ from ebreg.reproduce.images import (
     pictures,
     save,
 )
-from ebreg.reproduce.images import options as image_options
-from ebreg.reproduce.images.measures import _marginal_crps, resolution_of
-from ebreg.reproduce.tables import TABLES
-from ebreg.schedules import SCHEDULES
+from ebreg.experiments.images import options as image_options
+from ebreg.experiments.images.measures import _marginal_crps, resolution_of
+from ebreg.experiments.tables import TABLES
+from ebreg.models import EnergyModel, MixtureModel
+from ebreg.networks.backbones import BACKBONES, small_cnn
+from ebreg.training.batches import TensorData
+from ebreg.training.config import PAPER
+from ebreg.training.schedules import SCHEDULES
 
 QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
 CELLS = ImageSource("cells", "synthetic:16")

@@ -16,8 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ebreg import data as command
-from ebreg.batches import as_data
+from ebreg.cli import data as command
 from ebreg.datasets.images import (
     IMAGE_TASKS,
     SPLITS,
@@ -29,6 +28,7 @@ from ebreg.datasets.images import (
     write_hdf5,
 )
 from ebreg.datasets.images.splits import divide
+from ebreg.training.batches import as_data
 
 NAMES = list(IMAGE_TASKS)
 

@@ -8,7 +8,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from ebreg.loglinear import LogLinear
+from ebreg.distributions.log_linear import LogLinear
 
 F64 = torch.float64
 LEVELS = torch.tensor([1e-9, 1e-4, 0.01, 0.1, 0.33, 0.5, 0.75, 0.99, 1 - 1e-6, 1 - 1e-9], dtype=F64)[:, None]

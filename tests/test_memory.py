@@ -11,7 +11,7 @@ resource = pytest.importorskip("resource")
 # In a process of its own: the setting is of the process as a whole.
 STEPS = """
 import resource, sys, torch
-from ebreg.memory import keep_pages
+from ebreg._utils.memory import keep_pages
 torch.set_num_threads(1)
 if sys.argv[1] == "kept":
     assert keep_pages()

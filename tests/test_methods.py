@@ -8,7 +8,6 @@ from scipy import stats
 from torch import Tensor, nn
 
 from ebreg.distributions import GaussianMixture
-from ebreg.energy import EnergyHead
 from ebreg.methods import (
     METHODS,
     FixedMLE,
@@ -20,9 +19,9 @@ from ebreg.methods import (
     MixtureTeacher,
 )
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.networks import MLP, MixtureHead
-from ebreg.samplers import SAMPLERS, Independent, Stratified
-from ebreg.scaling import Standardizer
+from ebreg.networks import MLP, EnergyHead, MixtureHead
+from ebreg.sampling import SAMPLERS, Independent, Stratified
+from ebreg.units import Standardizer
 from support import normal, rng
 
 B, H = 6, 5

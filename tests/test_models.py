@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from torch.distributions import Independent, StudentT
 
 from ebreg.distributions import GaussianMixture
-from ebreg.energy import EnergyHead
 from ebreg.methods import JointMLE, JointNCE
 from ebreg.models import EnergyModel, MixtureModel, Model
-from ebreg.networks import MLP, MixtureHead
+from ebreg.networks import MLP, EnergyHead, MixtureHead
 from ebreg.predictive import Predictive
-from ebreg.proposals import draw
-from ebreg.scaling import Standardizer, Tail
+from ebreg.sampling import draw
+from ebreg.units import Standardizer, Tail
 from support import normal, rng
 
 

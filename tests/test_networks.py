@@ -5,8 +5,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ebreg.energy import ACTIVATIONS
-from ebreg.networks import MLP, NETWORKS, MixtureHead, Parts, image_heads, paper_1d, smooth_heads, table
+from ebreg.networks import (
+    ACTIVATIONS,
+    MLP,
+    NETWORKS,
+    MixtureHead,
+    Parts,
+    image_heads,
+    paper_1d,
+    smooth_heads,
+    table,
+)
 from support import rng
 
 

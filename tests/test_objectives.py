@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from ebreg import objectives, uniforms
+from ebreg import objectives, sampling
 from ebreg.distributions import GaussianMixture
 from support import rng
 
@@ -283,14 +283,14 @@ def mixture(logits: list[float], means: list[float], scales: list[float], B: int
 
 def sobol_replicates(n: int, B: int, D: int, generator: torch.Generator) -> Tensor:
     seeds = torch.randint(2**31, (B,), generator=generator).tolist()
-    return torch.stack([uniforms.sobol(n, D, seed) for seed in seeds], dim=1)
+    return torch.stack([sampling.sobol(n, D, seed) for seed in seeds], dim=1)
 
 
 @pytest.mark.parametrize(
     ("points", "slopes"),
     [
-        (uniforms.independent, (-0.6, -0.4)),
-        (uniforms.stratified, (-1.6, -0.8)),  # -1.5 for smooth functions; the components' borders are jumps
+        (sampling.independent, (-0.6, -0.4)),
+        (sampling.stratified, (-1.6, -0.8)),  # -1.5 for smooth functions; the components' borders are jumps
         (sobol_replicates, (-1.6, -0.8)),
     ],
     ids=["independent", "stratified", "sobol"],

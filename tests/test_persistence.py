@@ -17,8 +17,9 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import ebreg
-from ebreg import EnergyRegressor, MixtureDensityRegressor, folders
+from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import ModelFileError
+from ebreg.saving import folders
 
 QUICK = {"max_iter": 2, "width": 8, "n_components": 2, "n_draws": 4, "random_state": 0, "verbose": False}
 rng = np.random.default_rng(0)

@@ -21,22 +21,22 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.cli import main
-from ebreg.config import PAPER
 from ebreg.datasets import TASKS, gustafsson
 from ebreg.distributions import GaussianMixture
 from ebreg.errors import EbregError
+from ebreg.experiments import report
+from ebreg.experiments.cells import Run
+from ebreg.experiments.recipes import RECIPES
+from ebreg.experiments.records import Records
+from ebreg.experiments.report import Finished
+from ebreg.experiments.runner import complete, judge_again
+from ebreg.experiments.tables import TABLE1
+from ebreg.experiments.tasks import Measured, has_authors_points, load, measure
+from ebreg.experiments.toy import ToyJob, train
+from ebreg.experiments.tracking import look
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.reproduce import report
-from ebreg.reproduce.cells import Run
-from ebreg.reproduce.recipes import RECIPES
-from ebreg.reproduce.records import Records
-from ebreg.reproduce.report import Finished
-from ebreg.reproduce.runner import complete, judge_again
-from ebreg.reproduce.tables import TABLE1
-from ebreg.reproduce.tasks import Measured, has_authors_points, load, measure
-from ebreg.reproduce.toy import ToyJob, train
-from ebreg.reproduce.tracking import look
 from ebreg.training import fit
+from ebreg.training.config import PAPER
 
 QUICK = ["mdn-1", "modern"]
 
@@ -263,7 +263,7 @@ class TestJob:
         def interrupted(*args, **settings):
             return fit(*args, **settings | {"after_epoch": lambda epoch: signal.raise_signal(signal.SIGINT)})
 
-        monkeypatch.setattr("ebreg.reproduce.toy.fit", interrupted)
+        monkeypatch.setattr("ebreg.experiments.toy.fit", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ToyJob(tmp_path, epochs=5)(Run(TABLE1.cells["mdn-1"], "gustafsson", 0))
         assert list(tmp_path.iterdir()) == []
@@ -274,12 +274,12 @@ class TestJob:
                 nn.init.constant_(parameter, math.nan)
             return measure(task, model)
 
-        monkeypatch.setattr("ebreg.reproduce.toy.measure", broken)
+        monkeypatch.setattr("ebreg.experiments.toy.measure", broken)
         run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
         assert "features are not finite" in ToyJob(tmp_path, epochs=1)(run)["failure"]
 
     def test_an_infinite_value_is_a_failure_with_a_reason(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("ebreg.reproduce.toy.measure", lambda task, model: Measured(math.inf, 1.0))
+        monkeypatch.setattr("ebreg.experiments.toy.measure", lambda task, model: Measured(math.inf, 1.0))
         run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
         record = job(run)
         assert (record["on_grid"], record["own"]) == (None, 1.0)
@@ -287,7 +287,7 @@ class TestJob:
         assert job.recorded(run) == record
 
     def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("ebreg.reproduce.toy.measure", lambda task, model: {}["no such thing"])
+        monkeypatch.setattr("ebreg.experiments.toy.measure", lambda task, model: {}["no such thing"])
         runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
         with pytest.raises(EbregError, match=r"the run gustafsson\.mdn-1\.00 cannot be done: KeyError"):
             complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
@@ -299,7 +299,7 @@ class TestJob:
         assert job.recorded(run) == record
         real = measure
         monkeypatch.setattr(
-            "ebreg.reproduce.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
+            "ebreg.experiments.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
         )
         judge_again([run], job, progress=False)
         assert job.recorded(run) == record | {"own": 7.0}
@@ -311,7 +311,7 @@ class TestJob:
         assert main([*words, *both]) == 0
         real = measure
         monkeypatch.setattr(
-            "ebreg.reproduce.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
+            "ebreg.experiments.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
         )
         judged = []
         for asked in (["--cells", "mdn-1", "--runs", "1"], ["--cells", "mdn-1"]):
@@ -398,9 +398,9 @@ class TestRunner:
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from ebreg.reproduce.runner import complete, judge_again
-from ebreg.reproduce.tables import TABLE1
-from ebreg.reproduce.toy import ToyJob
+from ebreg.experiments.runner import complete, judge_again
+from ebreg.experiments.tables import TABLE1
+from ebreg.experiments.toy import ToyJob
 
 class Slow(ToyJob):
     def __call__(self, run):
@@ -436,7 +436,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 def test_a_worker_whose_command_is_gone_before_its_first_run_ends_too():
-    late = "import time; from ebreg.reproduce.endings import end_with; end_with(2**30); time.sleep(600)"
+    late = "import time; from ebreg.experiments.endings import end_with; end_with(2**30); time.sleep(600)"
     assert subprocess.run([sys.executable, "-c", late], timeout=300, check=False).returncode == 1
 
 

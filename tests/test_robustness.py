@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ebreg import metrics
-from ebreg.config import TrainingConfig
 from ebreg.datasets import TASKS, gustafsson
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
 from ebreg.training import fit
+from ebreg.training.config import TrainingConfig
 
 QUICK = TrainingConfig(epochs=8, batch_size=128)
 

@@ -6,10 +6,10 @@ from scipy import stats
 from torch import Tensor
 from torch.distributions import Distribution, MultivariateNormal
 
-from ebreg import uniforms
+from ebreg import sampling
 from ebreg.distributions import GaussianMixture
 from ebreg.objectives import log_partition, nce
-from ebreg.samplers import SAMPLERS, Draws, Independent, Stratified
+from ebreg.sampling import SAMPLERS, Draws, Independent, Stratified
 from support import rng
 
 
@@ -44,7 +44,7 @@ def assert_zero(values: Tensor, standard_errors: float = 4.5) -> None:
 
 # Points in the unit cube
 
-POINTS = {"independent": uniforms.independent, "stratified": uniforms.stratified}
+POINTS = {"independent": sampling.independent, "stratified": sampling.stratified}
 
 
 @pytest.mark.parametrize("name", POINTS)
@@ -63,7 +63,7 @@ def test_points_are_uniform_and_seeded(name):
 
 @pytest.mark.parametrize("n", [1, 7, 1024])
 def test_every_stratum_has_one_point(n):
-    u = uniforms.stratified(n, 20, 2, rng())
+    u = sampling.stratified(n, 20, 2, rng())
     strata = (u[..., 0].double() * n).floor()
     # In single precision a point may be rounded up to the border of its stratum.
     border = (u[..., 0].double() * n - torch.arange(1, n + 1)[:, None]).abs() < 1e-3
@@ -74,21 +74,21 @@ def test_every_stratum_has_one_point(n):
 
 
 def test_strata_are_independent_of_each_other():
-    inside = uniforms.stratified(4, 20_000, 1, rng())[..., 0] * 4 - torch.arange(4)[:, None]
+    inside = sampling.stratified(4, 20_000, 1, rng())[..., 0] * 4 - torch.arange(4)[:, None]
     correlation = torch.corrcoef(inside) - torch.eye(4)
     assert correlation.abs().max() < 4.5 / math.sqrt(20_000)
 
 
 def test_sobol_continues_and_stays_inside():
-    longer, shorter = uniforms.sobol(1000, 3), uniforms.sobol(300, 3)
+    longer, shorter = sampling.sobol(1000, 3), sampling.sobol(300, 3)
     assert torch.equal(longer[:300], shorter)
     assert longer.dtype == torch.float64
     assert longer.min() > 0
     assert longer.max() < 1
-    assert not torch.equal(uniforms.sobol(8, 3, seed=1), uniforms.sobol(8, 3, seed=2))
+    assert not torch.equal(sampling.sobol(8, 3, seed=1), sampling.sobol(8, 3, seed=2))
     shorter.zero_()  # the caller's copy
-    assert torch.equal(uniforms.sobol(300, 3), longer[:300])
-    assert ((uniforms.sobol(64, 2) * 64).floor().sort(dim=0).values == torch.arange(64)[:, None]).all()
+    assert torch.equal(sampling.sobol(300, 3), longer[:300])
+    assert ((sampling.sobol(64, 2) * 64).floor().sort(dim=0).values == torch.arange(64)[:, None]).all()
 
 
 @pytest.mark.parametrize("extreme", [0.0, 1 - 2.0**-24])
@@ -259,7 +259,7 @@ def test_components_get_their_share_of_stratified_draws(n):
     B = 4000
     weights = [0.3, 0.05, 0.35, 0.1, 0.2]
     q = mixture(B, weights, [0.0, 10.0, 20.0, 30.0, 40.0], [0.1] * 5)  # so far apart that draws can be told
-    component = (q.from_uniform(uniforms.stratified(n, B, 1, rng(n)))[..., 0] / 10).round()
+    component = (q.from_uniform(sampling.stratified(n, B, 1, rng(n)))[..., 0] / 10).round()
     counts = torch.stack([(component == k).sum(dim=0) for k in range(5)], dim=1).double()
     expected = n * torch.tensor(weights, dtype=torch.float64)
     assert_zero(counts - expected + 1e-9 * torch.randn(B, 5, generator=rng(), dtype=torch.float64))
@@ -299,7 +299,7 @@ class Naive(Stratified):
         return Draws(super().__call__(q, y, u).y[: self.n_draws])
 
     def points(self, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
-        u = uniforms.stratified(self.n_draws, B, D, generator)
+        u = sampling.stratified(self.n_draws, B, D, generator)
         return torch.cat([u, u[:2]])
 
 

@@ -6,7 +6,7 @@ import torch
 
 from ebreg.models import MixtureModel
 from ebreg.networks import MLP, MixtureHead
-from ebreg.scaling import Standardizer, Tail
+from ebreg.units import Standardizer, Tail
 from support import rng
 
 

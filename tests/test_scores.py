@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ebreg import metrics
 from ebreg.distributions import GaussianMixture
+from ebreg.estimators.prediction import Prediction
 from ebreg.models import MixtureModel
-from ebreg.prediction import Prediction
 from ebreg.predictive import Quadrature1D, Rescaled
 from ebreg.predictive.support import Support
 from support import normal, rng

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ebreg.selection import Selection
+from ebreg.training.selection import Selection
 
 N = 100
 ONES = torch.ones(N, dtype=torch.float64)

@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ebreg import checkpoints, methods, networks
-from ebreg.batches import Augmented, TensorData
-from ebreg.config import TrainingConfig
-from ebreg.embedding import Embedding, backbones_of
+from ebreg import methods, networks
 from ebreg.models import EnergyModel, MixtureModel
+from ebreg.saving import checkpoints
 from ebreg.training import fit
+from ebreg.training.batches import Augmented, TensorData
+from ebreg.training.config import TrainingConfig
+from ebreg.training.frozen_features import Embedding, backbones_of
 from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2, frozen_epochs=2)

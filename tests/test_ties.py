@@ -12,7 +12,7 @@ from scipy import stats
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
 from ebreg.estimators.ties import TiedTarget, Ties
-from ebreg.scaling import Bounds
+from ebreg.units import Bounds
 
 KINDS = [EnergyRegressor, MixtureDensityRegressor]
 QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}

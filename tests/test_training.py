@@ -12,12 +12,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ebreg import checkpoints, methods, networks
-from ebreg.config import PAPER, TrainingConfig
+from ebreg import methods, networks
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.schedules import SCHEDULES
+from ebreg.saving import checkpoints
 from ebreg.training import fit
+from ebreg.training.config import PAPER, TrainingConfig
+from ebreg.training.schedules import SCHEDULES
 from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2)

@@ -6,7 +6,7 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from ebreg import uniforms
+from ebreg import sampling
 from ebreg.distributions import GaussianMixture, TargetNoise, TruncatedMixture
 from support import rng
 
@@ -69,7 +69,7 @@ def oracle(q: TruncatedMixture, row: int) -> list[tuple[float, object]]:
 
 
 def inside(q: TruncatedMixture, n: int) -> Tensor:
-    return q.from_uniform(uniforms.sobol(n, q.n_targets))
+    return q.from_uniform(sampling.sobol(n, q.n_targets))
 
 
 # Hard components in a box from 0 to 1 (or above 0 alone): mean and scale.
@@ -387,7 +387,7 @@ def test_levels_come_back_from_draws(mean, scale, high, dtype):
 @dtypes
 def test_place_is_where_a_draw_came_from(D, dtype):
     q = truncated((-1.0, 2.0), D, dtype, K=1)
-    u = uniforms.independent(50, 3, D, rng()).to(dtype)
+    u = sampling.independent(50, 3, D, rng()).to(dtype)
     for draw, point in zip(q.from_uniform(u), u, strict=True):
         place = q.place(draw, torch.full((3,), 0.5, dtype=dtype))
         torch.testing.assert_close(place, point[:, 0], rtol=0, atol={F32: 1e-5, F64: 1e-9}[dtype])

@@ -4,15 +4,15 @@ from typing import Any
 
 from ebreg import distributions, importance, methods, models, networks, objectives, predictive, training
 from ebreg._version import __version__
-from ebreg.config import TrainingConfig
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.training import fit
+from ebreg.training.config import TrainingConfig
 
 # Imported when first asked for: scikit-learn takes longer to import than all the rest but torch.
 _LATE = {
     "EnergyRegressor": "ebreg.estimators",
     "MixtureDensityRegressor": "ebreg.estimators",
-    "load": "ebreg.persistence",
+    "load": "ebreg.loading",
 }
 _LATE_MODULES = ("datasets", "estimators", "metrics", "plots")
 

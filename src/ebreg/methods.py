@@ -21,14 +21,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ebreg import checks, uniforms
+from ebreg import sampling
+from ebreg._utils import checks
 from ebreg.distributions import TargetNoise
-from ebreg.energy import EnergyHead
 from ebreg.models import EnergyModel, MixtureModel, Model
+from ebreg.networks import EnergyHead
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
-from ebreg.proposals import draw
-from ebreg.samplers import Draws, sampler
-from ebreg.scaling import Tail
+from ebreg.sampling import Draws, draw, sampler
+from ebreg.units import Tail
 
 Losses = dict[str, Tensor]
 
@@ -172,8 +172,8 @@ class FixedNCE(Method):
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Method.points`: M for the noise, and strata for the proposal."""
         D = self.model.n_targets
-        noise = uniforms.independent(self.n_draws, B, D, generator)
-        return torch.cat([noise, uniforms.stratified(_N_STRATA, B, D, generator)])
+        noise = sampling.independent(self.n_draws, B, D, generator)
+        return torch.cat([noise, sampling.stratified(_N_STRATA, B, D, generator)])
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """The energy's loss, and ``log_z`` of the proposal beside it."""
@@ -235,7 +235,7 @@ class MixtureTeacher(Method):
         backbone: The teacher's own features, as in the paper; None shares the student's, and both losses
             reach them.
         n_draws: M.
-        draws: A name in ``ebreg.samplers.SAMPLERS``.
+        draws: A name in ``ebreg.sampling.SAMPLERS``.
         tail: Where the teacher's energy ends, in standard units.
     """
 

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from ebreg import checks, networks
+from ebreg import networks
+from ebreg._utils import checks
+from ebreg._utils.memory import is_lack_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
-from ebreg.memory import is_lack_of_memory
 from ebreg.networks import Parts
 from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
-from ebreg.proposals import RowByRow
-from ebreg.scaling import Bounds, Standardizer, Tail
-from ebreg.units import Units
+from ebreg.sampling import RowByRow
+from ebreg.units import Bounds, Standardizer, Tail, Units
 
 # Inputs further out than this many standard deviations count as this far: networks overflow in the end.
 _FARTHEST = 1e6

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 
 def log_partition(f: Tensor, log_q: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 
 @dataclass(frozen=True, eq=False)

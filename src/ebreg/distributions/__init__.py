@@ -1,10 +1,10 @@
 """Distributions with closed forms: Gaussian mixtures, their truncation to a box, the hand-set noise."""
 
-from ebreg.distributions.full import FullMixture
-from ebreg.distributions.mixture import GaussianMixture
-from ebreg.distributions.noise import TargetNoise
-from ebreg.distributions.questions import check_levels, check_mass, quantiles
-from ebreg.distributions.truncated import TruncatedMixture
+from ebreg.distributions.full_mixture import FullMixture
+from ebreg.distributions.gaussian_mixture import GaussianMixture
+from ebreg.distributions.quantiles import check_levels, check_mass, quantiles
+from ebreg.distributions.target_noise import TargetNoise
+from ebreg.distributions.truncated_mixture import TruncatedMixture
 
 __all__ = [
     "FullMixture",

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 
 def points(u: Tensor, B: int, D: int) -> Tensor:

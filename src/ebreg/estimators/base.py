@@ -13,21 +13,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted
 from torch import Tensor, nn
 
-from ebreg import checks
-from ebreg.batches import TensorData, weights_of
-from ebreg.callers import frames_inside
+from ebreg._utils import checks
+from ebreg._utils.random_state import seeded
+from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TiesWarning, TrustWarning
-from ebreg.estimators import inputs, recipe
+from ebreg.estimators import defaults, inputs
+from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.design import Design, count_features
-from ebreg.estimators.ends import parse_bounds
+from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.saving import Saving
 from ebreg.estimators.ties import Ties
 from ebreg.methods import Method
-from ebreg.prediction import Prediction
-from ebreg.randomness import seeded
-from ebreg.scaling import Bounds, Standardizer
 from ebreg.training import fit
-from ebreg.units import Units
+from ebreg.training.batches import TensorData, weights_of
+from ebreg.units import Bounds, Standardizer, Units
 
 
 class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
@@ -93,7 +92,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         return (dist.mean, dist.stddev) if return_std else dist.mean
 
     def predict_distribution(self, X: Any, **settings: Any) -> Prediction:
-        """The whole distribution, see :class:`ebreg.prediction.Prediction`.
+        """The whole distribution, see :class:`ebreg.estimators.prediction.Prediction`.
 
         Args:
             X: Inputs, as in :meth:`fit`.
@@ -182,10 +181,10 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             checks.shape("y of validation", targets.y, ("n", data.y.shape[1]))
             bounds.check("y of validation", targets.y)
             return data, TensorData(self._inputs(X, reset=False), ties.spread(targets.y, bounds, seed))
-        n_held = recipe.n_validation(len(data), self.validation_fraction) if self.early_stopping else 0
+        n_held = defaults.n_validation(len(data), self.validation_fraction) if self.early_stopping else 0
         if n_held == 0:
             return data, None
-        train, held = recipe.split(len(data), n_held, seed)
+        train, held = defaults.split(len(data), n_held, seed)
         return data.take(train), data.take(held)
 
     def _start(self, data: TensorData, bounds: Bounds, ties: Ties, seed: int) -> tuple[Design, Method]:
@@ -206,7 +205,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             return design, self._method(design, units, backbone)
 
     def _train(self, method: Method, data: TensorData, held: TensorData | None, seed: int) -> None:
-        config = recipe.training_config(
+        config = defaults.training_config(
             len(data),
             validated=held is not None,
             max_iter=self.max_iter,
@@ -231,7 +230,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     def _finish(self, method: Method, data: TensorData, seed: int) -> None:
         # The rows that were set aside have done their work; now there is something to learn from them too.
         n_passes = (self.n_iter_ - 1 if self.best_epoch_ is None else self.best_epoch_) + 1
-        config = recipe.finishing_config(
+        config = defaults.finishing_config(
             len(data), n_passes, self.batch_size, self.learning_rate, self.weight_decay, seed
         )
         best = copy.deepcopy(method.state_dict())
@@ -281,12 +280,12 @@ def _warn_of_ties() -> None:
         "it stands for: means, quantiles and samples hold to within a cell, but a log density depends on its "
         "width. Compare models by metrics.cell_nll or metrics.crps instead.",
         TiesWarning,
-        stacklevel=frames_inside(),
+        stacklevel=stack_level(),
     )
 
 
 def _warn_of_interrupt(when: str) -> None:
-    warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=frames_inside())
+    warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=stack_level())
 
 
 def _judge(nll: float, data: TensorData, held: TensorData) -> None:
@@ -303,5 +302,5 @@ def _judge(nll: float, data: TensorData, held: TensorData) -> None:
         f"normal distribution for all rows has {normal_nll:.4g}. Lower learning_rate, raise max_iter, or "
         "give more rows.",
         TrustWarning,
-        stacklevel=frames_inside(),
+        stacklevel=stack_level(),
     )

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ebreg.models import evaluating
 from ebreg.networks import Parts, smooth_heads, table
-from ebreg.scaling import Bounds
+from ebreg.units import Bounds
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,15 @@ from typing import Any
 
 from torch import nn
 
-from ebreg import checks
-from ebreg.batches import TensorData
+from ebreg._utils import checks
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.design import Design
 from ebreg.estimators.ties import Ties
 from ebreg.methods import FixedMLE, FixedNCE, JointMLE, JointNCE, Method
 from ebreg.models import EnergyModel
 from ebreg.networks import MLP
-from ebreg.scaling import Bounds
-from ebreg.units import Units
+from ebreg.training.batches import TensorData
+from ebreg.units import Bounds, Units
 
 _JOINT = {method.name: method for method in (JointNCE, JointMLE)}
 _FIXED = {method.name: method for method in (FixedNCE, FixedMLE)}

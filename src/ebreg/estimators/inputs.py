@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _num_samples, check_array, validate_data
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.design import Design
 from ebreg.methods import Method, MixtureNLL, MixtureTeacher

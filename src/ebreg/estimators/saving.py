@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ebreg import folders
+from ebreg._utils.random_state import seeded
 from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
 from ebreg.models import Model
 from ebreg.networks import Parts
-from ebreg.randomness import seeded
+from ebreg.saving import folders
 from ebreg.units import Units
 
 # Fitted attributes that are kept as they are, and what a file that nobody edited has for them.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ebreg.scaling import Bounds
+from ebreg.units import Bounds
 
 _TIED_SHARE = 0.05  # of rows whose value another row has: above it the targets count as tied
 _ATOM_SHARE = 0.05  # of rows with one and the same value: above it the value counts as an atom

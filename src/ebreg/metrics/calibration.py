@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.metrics.rows import Values, by_row, equal_tails, levels, share, without_single_target
 
 

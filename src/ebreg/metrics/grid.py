@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 
 def log_normalize_on_grid(log_f: Tensor, spacing: float, dim: int = 0) -> Tensor:

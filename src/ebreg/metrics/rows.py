@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.errors import UndefinedError
 
 Values: TypeAlias = Tensor | np.ndarray

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.metrics.rows import Values, numbers
 from ebreg.metrics.scores import crps, nll
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.plots import canvas
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebreg.distributions.regions import Modes, Region
 from ebreg.predictive.protocol import Predictive
-from ebreg.regions import Modes, Region
 
 
 class Grouped:

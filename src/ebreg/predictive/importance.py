@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebreg import checks, importance, objectives, uniforms
-from ebreg.ascent import modes_by_ascent
+from ebreg import importance, objectives, sampling
+from ebreg._utils import checks
 from ebreg.distributions import FullMixture, check_levels, check_mass, quantiles
+from ebreg.distributions.ascent import modes_by_ascent
+from ebreg.distributions.regions import Modes, Region
 from ebreg.predictive.adapted import adapted
 from ebreg.predictive.blend import blended
 from ebreg.predictive.protocol import Energy, flat
 from ebreg.predictive.support import Support
-from ebreg.regions import Modes, Region
 
 _WEAK_SIZE, _WEAK_ERROR = 100, 0.1
 # Shares of the draws: from the wide Gaussian, and, beside a fitted source, from the proposal.
@@ -62,7 +63,7 @@ class ImportanceND:
         self._main, self._others = proposal, [] if support is None else [(_WIDE, support.wide(n_rows))]
         if source is not None:
             self._main, self._others = source, [*self._others, (_LEARNED, proposal)]
-        points = [uniforms.sobol(n_draws // n_replicates, n_targets, seed + r) for r in range(n_replicates)]
+        points = [sampling.sobol(n_draws // n_replicates, n_targets, seed + r) for r in range(n_replicates)]
         with torch.no_grad():
             parts = [blended(u[:, None].expand(-1, n_rows, -1), self._main, self._others) for u in points]
             self._draws = torch.cat([draws for draws, _ in parts])
@@ -146,13 +147,13 @@ class ImportanceND:
         # The result is that of one pool, at the memory of one piece.
         for size in _pieces(pool, at_most=max(1024, 2**20 // max(1, self._B))):
             with torch.no_grad():
-                u = uniforms.independent(size, self._B, self._D, generator)
+                u = sampling.independent(size, self._B, self._D, generator)
                 draws, log_q = blended(u, self._main, self._others)
                 f = self._energy(draws).double()
             picked = importance.resample(draws, importance.normalized_weights(f, log_q), n, generator)
             log_piece = torch.logsumexp(f - log_q, dim=0)
             log_total = torch.logaddexp(log_total, log_piece)
-            coin = uniforms.independent(n, self._B, 1, generator).to(kept)
+            coin = sampling.independent(n, self._B, 1, generator).to(kept)
             kept = torch.where(coin < (log_piece - log_total).exp()[:, None], picked, kept)
         return kept
 

@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from ebreg import checks
-from ebreg.regions import Modes, Region
+from ebreg._utils import checks
+from ebreg.distributions.regions import Modes, Region
 
 Energy = Callable[[Tensor], Tensor]
 

@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebreg import checks, importance, uniforms
-from ebreg.cubic import interpolated
+from ebreg import importance, sampling
+from ebreg._utils import checks
 from ebreg.distributions import check_mass, quantiles
-from ebreg.loglinear import LogLinear
+from ebreg.distributions.cubic import interpolated
+from ebreg.distributions.log_linear import LogLinear
+from ebreg.distributions.regions import Modes, Region
 from ebreg.predictive.protocol import Energy, flat
 from ebreg.predictive.support import Support
-from ebreg.regions import Modes, Region
 
 _WEAK_ERROR = 0.05
 # Where the first nodes of a tail are, in widths of it: the energy is a parabola there.
@@ -172,7 +173,7 @@ class Quadrature1D:
 
     @cached_property
     def _ratios(self) -> tuple[Tensor, Tensor]:
-        u = uniforms.sobol(self._n_draws, 1).to(self._curve.nodes.device)
+        u = sampling.sobol(self._n_draws, 1).to(self._curve.nodes.device)
         with torch.no_grad():
             draws = self.proposal.from_uniform(u[:, None].expand(-1, self._B, -1))
             return self._energy(draws), self.proposal.log_prob(draws)

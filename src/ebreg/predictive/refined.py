@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.distributions import FullMixture
 from ebreg.predictive.grouped import Grouped
 from ebreg.predictive.importance import ImportanceND

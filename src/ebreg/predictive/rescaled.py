@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
+from ebreg.distributions.regions import Modes, Region
 from ebreg.predictive.protocol import Predictive
-from ebreg.regions import Modes, Region
 
 
 class Rescaled:

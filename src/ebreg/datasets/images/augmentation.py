@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from ebreg import checks
+from ebreg._utils import checks
 
 # Yaw and roll change sign in a mirror; pitch, between them, does not.
 _SIGNS = (-1.0, 1.0, -1.0)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.datasets.images.pixels import Pixels
 
 _ROWS_AT_ONCE = 512

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.datasets.images.data import ImageData
 from ebreg.datasets.images.pixels import held
 from ebreg.datasets.images.reading import png_files, read_hdf5, read_npz, read_png_folder

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.random import RandomState
 
-from ebreg import checks
+from ebreg._utils import checks
 
 Parts = tuple[np.ndarray, np.ndarray]
 

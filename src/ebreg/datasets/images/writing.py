@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ebreg import wholes
 from ebreg.datasets.images.hdf5 import require_h5py
 from ebreg.datasets.images.pixels import InMemory, Pixels
 from ebreg.datasets.images.reading import check_targets
 from ebreg.datasets.images.tasks import ImageTask
+from ebreg.saving import atomic_files
 
 _ROWS = 512  # at once
 _HEADERS = 2**16  # bytes, and more than HDF5 needs
@@ -49,9 +49,9 @@ def write_hdf5(
         )
     _refuse(path)
     # HDF5 does not live through a disk that is full.
-    wholes.require_room(path.parent, math.prod(pixels.shape) + y.nbytes + _HEADERS)
+    atomic_files.require_room(path.parent, math.prod(pixels.shape) + y.nbytes + _HEADERS)
     try:
-        with wholes.keeping(path) as partial, h5py.File(partial, "w") as file:
+        with atomic_files.keeping(path) as partial, h5py.File(partial, "w") as file:
             # Neither compressed nor in chunks: single rows are read from it, and in any order.
             stored = file.create_dataset(task.image_key, shape=pixels.shape, dtype=np.uint8)
             file[task.label_key] = y.numpy()[:, 0]

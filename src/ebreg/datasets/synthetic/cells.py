@@ -7,7 +7,7 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.datasets.synthetic.streams import stream
 
 # Lengths are in pixels of an image of this size, and grow with the size.

@@ -11,7 +11,7 @@ the viewer's right, positive pitch bows the top towards the viewer, and positive
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 
 # Largest angles of the data, in degrees, of either sign: about those of a head in front of a camera.
 YAW, PITCH, ROLL = 90.0, 60.0, 45.0

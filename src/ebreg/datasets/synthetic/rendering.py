@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.datasets.synthetic.poses import check_poses, rotation
 from ebreg.datasets.synthetic.shapes import Box, Ellipsoid, Shape, vector
 

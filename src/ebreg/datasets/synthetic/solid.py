@@ -7,7 +7,7 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from ebreg import checks
+from ebreg._utils import checks
 from ebreg.datasets.synthetic.poses import PITCH, ROLL, YAW
 from ebreg.datasets.synthetic.rendering import PLAIN, Scene, render
 from ebreg.datasets.synthetic.streams import stream

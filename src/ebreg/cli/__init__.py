@@ -1,0 +1,5 @@
+"""The ``ebreg`` command."""
+
+from ebreg.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,74 @@
+"""Quantiles: their levels checked, and solved for where only the cdf and the density are known."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ebreg._utils import checks
+
+
+def check_levels(q: Tensor | float) -> Tensor:
+    """Levels of quantiles in float64; all must lie in (0, 1)."""
+    q = torch.as_tensor(q, dtype=torch.float64)
+    if not ((q > 0) & (q < 1)).all():
+        raise ValueError(f"quantile levels must lie in (0, 1), got {q.flatten().tolist()}")
+    return q
+
+
+def check_mass(mass: float) -> None:
+    """Require a mass in (0, 1)."""
+    if not 0 < mass < 1:
+        raise ValueError(f"mass must lie in (0, 1), got {mass}")
+
+
+def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: int) -> Tensor:
+    """Call ``icdf``, (Q, B) -> (Q, B), with levels of any allowed shape, and add the target's dimension."""
+    if D != 1:
+        raise ValueError(
+            f"icdf exists for one target only, and this distribution has {D}: points of several dimensions "
+            "have no order. Ask for a highest_density_region, or for the quantile of each target by itself."
+        )
+    q = check_levels(q)
+    if q.dim() >= 2:
+        checks.shape("q", q, ("Q", B))
+    levels = q.reshape(-1, 1).expand(-1, B) if q.dim() < 2 else q
+    values = icdf(levels)[..., None]
+    return values[0] if q.dim() == 0 else values
+
+
+def solve_quantile(
+    q: Tensor,
+    cdf_and_density: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
+    low: Tensor,
+    high: Tensor,
+) -> Tensor:
+    """Newton steps inside a bracket that halves when they leave it, for n mixtures of one target.
+
+    Args:
+        q: Levels, shape (n,).
+        cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
+        low: Ends of the brackets, shape (n,).
+        high: The same.
+
+    Returns:
+        Shape (n,).
+    """
+    y = 0.5 * (low + high)
+    left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
+    for iteration in range(200):
+        mass, slope = cdf_and_density(y[left], left)
+        gap = mass - q[left]
+        low[left] = torch.where(gap < 0, y[left], low[left])
+        high[left] = torch.where(gap > 0, y[left], high[left])
+        newton = y[left] - gap / slope
+        # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
+        good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
+        moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
+        moved = torch.where(gap == 0, y[left], moved)
+        going = (moved - y[left]).abs() > 2 * torch.finfo(y.dtype).eps * moved.abs()
+        y[left] = moved
+        left = left[going]
+        if not len(left):
+            break
+    return y

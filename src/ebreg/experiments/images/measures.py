@@ -1,0 +1,123 @@
+"""How well a model does on images: on the paper's grid, by its own answers, and by what no tie flatters."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg import importance, metrics, objectives, sampling
+from ebreg.datasets.images import ImageTask
+from ebreg.metrics.rows import marginal_quantiles
+from ebreg.models import EnergyModel, Model
+from ebreg.training.batches import Data
+from ebreg.training.frozen_features import Embedding
+from ebreg.units import Tail
+
+_ROWS = 128  # evaluated at once
+_SHARE_OF_TIES = 0.5
+_ALIKE, _COMMON = 0.01, 0.1  # distances that differ by less are one; a share of them that is no exception
+_LEVELS = 100
+_DRAWS = 1024  # of the proposal, an image
+
+
+@torch.no_grad()
+def measure(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[str, float]:
+    """Judge a model by test images; the mean over them of each measure.
+
+    Args:
+        task: Whose grid is used.
+        data: The test images, or their features where the model takes those.
+        model: The model.
+        y_train: Targets of the training images, shape (n, D): they tell to what targets are rounded, and
+            where an energy without an end is given one, since nothing says what it is beyond them.
+
+    Returns:
+        ``on_grid``, the NLL normalised on the paper's grid; ``own``, that of the predictive distribution, and
+        ``own_error``, the error of its log Z; ``sampled``, with log Z from 1,024 independent draws of the
+        proposal and nothing else, and ``sampled_error``, its standard error; ``crps``, the CRPS, averaged
+        over the targets; ``mae``, the error of the median; and ``cell_nll``, the NLL of the cell of rounding.
+    """
+    model = copy.deepcopy(model).eval()
+    resolution = resolution_of(y_train) if task.spacing is None else torch.tensor([task.spacing])
+    embedding = Embedding(model, _ROWS)
+    features = embedding.of(data)
+    parts: list[dict[str, Tensor]] = []
+    with embedding.as_inputs(model):
+        exact = give_end(copy.deepcopy(model), y_train).exact()
+        for index in torch.arange(len(features)).split(_ROWS):
+            h, y = features.__getitems__(index)
+            answers = _own(exact, h, y, resolution)
+            parts.append({"on_grid": _on_grid(task, model, h, y, answers["own"]), **answers})
+    return {name: torch.cat([part[name] for part in parts]).double().mean().item() for name in parts[0]}
+
+
+def give_end(model: Model, y_train: Tensor) -> Model:
+    """An energy that was learned without an end gets one beyond the training targets (n, D), in place."""
+    if isinstance(model, EnergyModel) and model.tail is None:
+        model.tail = Tail.of(model.y_units(y_train))
+    return model
+
+
+def resolution_of(y: Tensor) -> Tensor | None:
+    """To what targets, shape (n, D), were rounded: the step of each, shape (D,).
+
+    That is the smallest distance of neighbouring values which is no exception among them; some steps may not
+    occur. None where at least half of the values of some target are different: they were not rounded.
+    """
+    steps = [_step(column.unique(), len(y)) for column in y.double().T]
+    return None if None in steps else torch.tensor(steps, dtype=torch.float64)
+
+
+def _step(values: Tensor, n: int) -> float | None:
+    gaps = values.diff().sort().values
+    if not len(gaps) or len(values) > _SHARE_OF_TIES * n:
+        return None
+    ends = [torch.searchsorted(gaps, gaps * (1 + sign * _ALIKE), right=sign > 0) for sign in (-1, 1)]
+    common = gaps[(ends[1] - ends[0]) >= _COMMON * len(gaps)]
+    return common[0].item() if len(common) else None
+
+
+def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
+    p = model.predictive(h)
+    median = marginal_quantiles(p, y, torch.tensor(0.5, dtype=torch.float64))
+    answers: dict[str, Any] = {
+        "own": metrics.nll(p, y),
+        "crps": metrics.crps(p, y) if y.shape[1] == 1 else _marginal_crps(p, y),
+        "mae": (median.reshape(y.shape) - y).abs().mean(dim=1),
+    }
+    if isinstance(model, EnergyModel):
+        answers |= {"own_error": p.log_partition_error, **_sampled(model, h, y)}
+    if resolution is not None:
+        answers["cell_nll"] = metrics.cell_nll(p, y, resolution)
+    return answers
+
+
+def _sampled(model: EnergyModel, h: Tensor, y: Tensor) -> dict[str, Tensor]:
+    h = model.features(h)
+    q: Any = model.q(h)
+    u = sampling.independent(_DRAWS, len(y), y.shape[1], torch.Generator().manual_seed(0))
+    draws = q.from_uniform(u.to(h))
+    f, log_q = model.f(h, draws).double(), q.log_prob(draws).double()
+    log_z = objectives.log_partition(f, log_q)
+    log_p = model.f(h, model.standardize(y).to(h)) - log_z - model.y_units.scale.log().sum()
+    return {"sampled": -log_p, "sampled_error": importance.log_partition_error(f, log_q)}
+
+
+def _marginal_crps(p: Any, y: Tensor) -> Tensor:
+    # Twice the pinball loss, averaged over levels. An energy score would need draws, and where a proposal is
+    # poor many of them.
+    levels = (torch.arange(_LEVELS, dtype=torch.float64) + 0.5) / _LEVELS
+    return 2 * torch.as_tensor(metrics.pinball(p, y, levels)).reshape(len(y), _LEVELS, -1).mean(dim=(1, 2))
+
+
+def _on_grid(task: ImageTask, model: Any, h: Tensor, y: Tensor, own: Tensor) -> Tensor:
+    if not isinstance(model, EnergyModel):
+        return own  # a mixture is normalised as it is, in the paper too
+    D = y.shape[1]
+    axis = torch.linspace(task.low, task.high, task.n_grid, dtype=torch.float64)
+    grid = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
+    f_grid = model.f_grid(model.features(h), model.standardize(grid)).double()
+    f_y = model.f(model.features(h), model.standardize(y)).double()
+    cell = (task.high - task.low) / (task.n_grid - 1)
+    return metrics.nll_on_grid(f_y, f_grid, cell**D)

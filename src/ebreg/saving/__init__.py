@@ -1,0 +1,1 @@
+"""Files: written atomically, checked when read; nothing in them is executed."""

@@ -1,0 +1,212 @@
+"""State: everything that changes while a method is trained, and how a checkpoint holds it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg._utils import checks
+from ebreg.errors import CheckpointError
+from ebreg.methods import Method
+from ebreg.saving import checkpoints
+from ebreg.training.averaging import Average
+from ebreg.training.config import TrainingConfig
+from ebreg.training.selection import Selection
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all that a checkpoint holds beside tensors.
+
+    Attributes:
+        epoch: Epochs finished.
+        batch: Batches finished in the epoch under way.
+        history: One entry per finished epoch: the mean of each loss, and ``validation_nll`` if validated.
+        sums: Sums of the losses over the examples of the epoch under way.
+        best_epoch: Epoch whose weights are kept.
+        lowest_epoch: Epoch with the lowest validation NLL.
+        seconds: Time spent so far.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    history: list[dict[str, float]] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    best_epoch: int | None = None
+    lowest_epoch: int | None = None
+    seconds: float = 0.0
+
+
+class State:
+    """The method under training, its optimiser, its average, the best weights so far, and the random states.
+
+    Restored from a checkpoint, a training goes on as if it had never stopped.
+
+    Args:
+        method: What is trained, in place.
+        config: Settings.
+    """
+
+    def __init__(self, method: Method, config: TrainingConfig):
+        self.method, self._anchor = method, config.anchor
+        self.parameters = [p for p in method.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters,
+            lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+            fused=True,  # one pass over all parameters; for small networks most of a step is overhead
+        )
+        self.average = None if config.averaging is None else Average(method, config.averaging)
+        self.noise = torch.Generator().manual_seed(config.seed % 2**63)
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+        self.selection = Selection(config.anchor)
+
+    @property
+    def candidate(self) -> Method:
+        """The method with the weights that would be kept now."""
+        return self.method if self.average is None else self.average.module
+
+    def keep_candidate(self) -> None:
+        """Remember the candidate's weights as the best."""
+        self.best = {name: value.detach().clone() for name, value in self.candidate.state_dict().items()}
+
+    def take_best(self) -> bool:
+        """Give the method the best weights; whether there are any yet."""
+        if self.best:
+            self.method.load_state_dict(self.best)
+        return bool(self.best)
+
+    def take_candidate(self) -> None:
+        """Give the method the candidate's weights."""
+        if self.average is not None:
+            self.method.load_state_dict(self.average.module.state_dict())
+
+    def save(self, path: Path, identity: Mapping[str, Any], sums: dict[str, float]) -> None:
+        """Write a checkpoint.
+
+        Args:
+            path: The file.
+            identity: What must be equal for a resumed run to be the same run.
+            sums: Sums of the losses of the epoch under way, over all processes.
+        """
+        progress = replace(self.progress, sums=sums)
+        tensors = _over("method", self.method.state_dict()) | _over("best", self.best)
+        if self.selection.kept_rows is not None:
+            tensors["validation.rows"] = self.selection.kept_rows
+        if self.average is not None:
+            tensors |= _over("average", self.average.module.state_dict())
+        optimizer = self.optimizer.state_dict()["state"]
+        for i, slots in optimizer.items():
+            tensors |= _over(f"optimizer.{i}", slots)
+        tensors["random.noise"] = self.noise.get_state()
+        tensors["random.global"] = torch.get_rng_state()
+        if self._device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self._device)
+        facts = {"settings": dict(identity), "progress": asdict(progress), "learned": sorted(optimizer)}
+        try:
+            checkpoints.write(path, tensors, facts)
+        except OSError as error:
+            raise OSError(
+                f"the checkpoint {path} cannot be written ({error.strerror}), and stays as it was; make "
+                "room there and resume, or give another path"
+            ) from error
+
+    def restore(self, path: Path, identity: Mapping[str, Any], n_batches: int) -> None:
+        """Read what :meth:`save` wrote; all of it is checked before anything is changed.
+
+        Args:
+            path: The file.
+            identity: Of this run.
+            n_batches: Batches in an epoch.
+
+        Raises:
+            CheckpointError: If the file is damaged, or of another run.
+        """
+        tensors, facts = checkpoints.read(path)
+        there = facts.get("settings")
+        _check_same(identity, there if isinstance(there, dict) else {}, path)
+        weights, average = _under("method.", tensors), _under("average.", tensors)
+        checkpoints.check_fits(self.method, weights, path)
+        if self.average is not None:
+            checkpoints.check_fits(self.average.module, average, path)
+        try:
+            progress = _checked(Progress(**facts["progress"]))
+            optimizer = self._optimizer_state(_under("optimizer.", tensors), facts["learned"])
+            noise, everywhere = tensors["random.noise"], tensors["random.global"]
+            for state in (noise, everywhere):  # on generators of nobody's
+                torch.Generator().set_state(state)
+            selection = self._selection(progress, tensors)
+        except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{path} was edited or damaged ({error!r}); delete it to start anew"
+            ) from error
+        self.method.load_state_dict(weights)
+        if self.average is not None:
+            self.average.module.load_state_dict(average)
+            self.average.n_steps = progress.epoch * n_batches + progress.batch
+        self.optimizer.load_state_dict(optimizer)
+        self.best, self.selection, self.progress = _under("best.", tensors), selection, progress
+        self.noise.set_state(noise)
+        torch.set_rng_state(everywhere)
+        if self._device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["random.cuda"], self._device)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.method.model.like.device
+
+    def _selection(self, progress: Progress, tensors: dict[str, Tensor]) -> Selection:
+        if progress.best_epoch is None or progress.lowest_epoch is None:
+            return Selection(self._anchor)
+        lowest_nll = progress.history[progress.lowest_epoch]["validation_nll"]
+        last = max(i for i, entry in enumerate(progress.history) if "validation_nll" in entry)
+        return Selection(
+            self._anchor,
+            progress.best_epoch,
+            tensors["validation.rows"],
+            progress.lowest_epoch,
+            lowest_nll,
+            last,
+        )
+
+    def _optimizer_state(self, tensors: dict[str, Tensor], learned: list[int]) -> dict[str, Any]:
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, slot = name.split(".", 1)
+            slots.setdefault(int(index), {})[slot] = value
+        # A parameter that has not learned yet, frozen or not in use, has none.
+        if sorted(slots) != learned:
+            raise KeyError(f"the optimiser knows {len(slots)} parameters, and {len(learned)} had learned")
+        for i, known in slots.items():
+            for name in ("exp_avg", "exp_avg_sq"):
+                checks.shape(f"optimizer {name}", known[name], tuple(self.parameters[i].shape))
+        return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
+
+
+def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], path: Path) -> None:
+    for name, value in here.items():
+        if there.get(name) != value:
+            raise CheckpointError(
+                f"{path} was made with {name} = {there.get(name)!r}, and this training has {value!r}; "
+                "use the same settings to resume, or another path to start anew"
+            )
+
+
+def _checked(progress: Progress) -> Progress:
+    for name in ("epoch", "batch"):
+        checks.at_least(name, getattr(progress, name), 0)
+    if len(progress.history) != progress.epoch:
+        raise ValueError(f"{progress.epoch} epochs were finished, and {len(progress.history)} have losses")
+    return progress
+
+
+def _over(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{prefix}.{name}": value for name, value in tensors.items()}
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
