@@ -4,9 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-import ebreg
-
-_PACKAGE = f"{Path(ebreg.__file__).parent}{os.sep}"
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def stack_level() -> int:

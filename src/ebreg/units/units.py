@@ -7,7 +7,9 @@ import torch
 from torch import nn
 
 from ebreg._utils import checks
-from ebreg.units import Bounds, Standardizer, Tail
+from ebreg.units.bounds import Bounds
+from ebreg.units.standardizer import Standardizer
+from ebreg.units.tail import Tail
 
 
 @dataclass(frozen=True)
