@@ -568,7 +568,7 @@ def test_two_processes_train_on_images_like_one(tmp_path: Path):
     for ours, theirs in zip(*(result["history"] for result in results), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
     assert results[0]["own"] == pytest.approx(results[1]["own"], rel=1e-2)
-    trained = [load_images(tmp_path / name / "model").backbone for name in ("one", "two")]
+    trained = [ebreg.load(tmp_path / name / "model").backbone for name in ("one", "two")]
     before = Experiment(
         Cell("", "", "joint-nce"), ImageSource("head-pose", "synthetic:24"), IMAGE_RECIPES["scratch"], 0
     )

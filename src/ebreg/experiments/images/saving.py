@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebreg import networks
 from ebreg._utils.random_state import seeded
-from ebreg.experiments.images.experiments import Experiment, attach, expect
+from ebreg.experiments.images.experiments import Experiment, expect
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import backbones
 from ebreg.saving import folders
@@ -59,14 +59,13 @@ def from_facts(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
     # those of the heads on the meta device, where tensors have shapes and no memory.
     if n_targets != tensors["y_units.shift"].numel():
         raise ValueError(f"n_targets is {n_targets}, and the weights have {tensors['y_units.shift'].numel()}")
-    with seeded(0):  # first weights are drawn and replaced; nobody else's random numbers change
+    with seeded(0):  # the initial weights are replaced; the global random state stays as it is
         backbone = known.build()
     with torch.device("meta"):
         parts = networks.image_heads(n_targets, facts["n_components"], neck or known.n_features)
-        learning = backbone if neck is None else networks.MLP(known.n_features, (neck,))
-    units = replace(Units.blank(None, n_targets, bounded=False), x=None if neck else known.units())
-    model = _MODELS[facts["model"]].of(replace(parts, backbone=learning), units)
-    if neck is not None:
-        attach(model, backbone, known.name)
+        if neck is not None:
+            backbone = nn.Sequential(backbone, networks.MLP(known.n_features, (neck,)))
+    units = replace(Units.blank(None, n_targets, bounded=False), x=known.units())
+    model = _MODELS[facts["model"]].of(replace(parts, backbone=backbone), units)
     folders.fill(model, tensors)
     return expect(model, facts["image_shape"]).eval()
