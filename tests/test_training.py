@@ -286,9 +286,9 @@ def test_a_finished_run_resumes_to_itself(tmp_path: Path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d[: len(d) // 2], "truncated, damaged or not a checkpoint"),
-        (lambda d: b"", "truncated, damaged or not a checkpoint"),
-        (lambda d: b"not a checkpoint at all", "truncated, damaged or not a checkpoint"),
+        (lambda d: d[: len(d) // 2], "is not a checkpoint, or is truncated or damaged"),
+        (lambda d: b"", "is not a checkpoint, or is truncated or damaged"),
+        (lambda d: b"not a checkpoint at all", "is not a checkpoint, or is truncated or damaged"),
         (lambda d: d.replace(b'\\"version\\": 1', b'\\"version\\": 9'), "upgrade with pip"),
     ],
 )

@@ -104,7 +104,7 @@ def unseal(kind: Format, path: Path, text: bytes) -> Envelope:
         content = json_files.decode(text)
     except ValueError as error:
         raise kind.error(
-            f"{path} is truncated, damaged or not a {kind.title} ({error}); {kind.remedy}"
+            f"{path} is not a {kind.title}, or is truncated or damaged ({error}); {kind.remedy}"
         ) from error
     if not isinstance(content, dict) or content.get("format") != kind.name:
         raise kind.error(f"{path} is not a {kind.title}: it does not say format {kind.name!r}; {kind.remedy}")
@@ -167,7 +167,7 @@ def decode_tensors(kind: Format, path: Path, content: bytes) -> tuple[dict[str, 
         header = header_of(content)
     except (SafetensorError, ValueError, KeyError, TypeError, AssertionError, RuntimeError) as error:
         raise kind.error(
-            f"{path} is truncated, damaged or not a {kind.title} ({error}); {kind.remedy}"
+            f"{path} is not a {kind.title}, or is truncated or damaged ({error}); {kind.remedy}"
         ) from error
     if header is None:
         raise kind.error(f"{path} holds tensors, but is not a {kind.title} of ebreg; {kind.remedy}")
