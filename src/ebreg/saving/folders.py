@@ -43,11 +43,12 @@ def write(
     with _explained(path), _folder(path), atomic_files.locked(path):
         # Once more, since another process may have written while this one waited.
         check_free(path, overwrite)
-        _remove_leftovers(path)
+        old = _own_files(path)
+        _remove_unnamed(path, old)
         try:
             _write(path, files.plain_tensors(tensors), facts)
         finally:
-            _remove_leftovers(path)
+            _remove_unnamed(path, [*old, *_own_files(path)])
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -144,11 +145,12 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _remove_leftovers(path: Path) -> None:
-    # Everything that config.json does not name: old weights, and what a killed save has left.
-    for file in _own_files(path):
-        if file.name != _named_weights(path):
-            with suppress(OSError):  # it stays for the next save
+def _remove_unnamed(path: Path, own: list[Path]) -> None:
+    # Files of ebreg that config.json does not name: old weights, and what a killed save has left.
+    named = _named_weights(path)
+    for file in own:
+        if file.name != named:
+            with suppress(OSError):  # removed already, or it stays for the next save
                 file.unlink()
 
 
