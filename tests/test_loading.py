@@ -5,7 +5,9 @@ import pickle
 import resource
 import shutil
 import warnings
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,12 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import ebreg
-from ebreg import EnergyRegressor, MixtureDensityRegressor
+from ebreg import EnergyModel, EnergyRegressor, MixtureDensityRegressor, networks
 from ebreg.errors import ModelFileError
+from ebreg.experiments import images
+from ebreg.networks import backbones
 from ebreg.saving import folders
+from ebreg.units import Units
 
 QUICK = {"max_iter": 2, "width": 8, "n_components": 2, "n_draws": 4, "random_state": 0, "verbose": False}
 rng = np.random.default_rng(0)
@@ -322,6 +327,60 @@ class TestFacts:
         with pytest.raises(ModelFileError):
             ebreg.load(saved)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024  # in KiB
+
+
+class TestImageModels:
+    """Of ``ebreg train``; tests/test_image_experiments.py loads those that it trained."""
+
+    @pytest.fixture(params=[None, 8], ids=["whole", "neck"])
+    def saved(self, request, tmp_path) -> Path:
+        known, neck = backbones.find("small-cnn"), request.param
+        heads = networks.image_heads(2, 3, neck or known.n_features)
+        backbone = known.build()
+        if neck is not None:
+            backbone = nn.Sequential(backbone, networks.MLP(known.n_features, (neck,)))
+        units = replace(Units.of(None, torch.from_numpy(TWO)), x=known.units())
+        model = EnergyModel.of(replace(heads, backbone=backbone), units)
+        settings = {"backbone": known.name, "neck": neck, "n_components": 3}
+        experiment = SimpleNamespace(settings=settings, image_shape=(1, 16, 16))
+        images.save(tmp_path / "model", experiment, model)
+        self.model = model
+        return tmp_path / "model"
+
+    def test_are_loaded_as_they_were(self, saved):
+        state, random = self.model.state_dict(), torch.get_rng_state()
+        loaded = ebreg.load(saved)
+        assert torch.equal(torch.get_rng_state(), random)
+        assert not loaded.training
+        assert loaded.state_dict().keys() == state.keys()
+        assert all(torch.equal(value, state[name]) for name, value in loaded.state_dict().items())
+        pixels = torch.arange(2 * 256).reshape(2, 1, 16, 16) % 256
+        assert torch.equal(loaded.features(pixels), self.model.eval().features(pixels))
+        with pytest.raises(ValueError, match=r"\(C, H, W\) = \(1, 16, 16\), got \(1, 16, 8\)"):
+            loaded.features(pixels[..., :8])
+
+    @pytest.mark.parametrize(
+        "entries",
+        [
+            {"n_targets": 10**8},
+            {"n_components": 10**12},
+            {"neck": 10**6},
+            {"model": "MixtureModel"},
+            {"model": "Model"},
+            {"image_backbone": "no-such-network"},
+            {"image_backbone": 3},
+            {"image_shape": [1, 16, -16]},
+        ],
+        ids=str,
+    )
+    def test_of_other_facts_are_refused(self, saved, entries):
+        _edit(saved, lambda tensors, facts: facts.update(entries))
+        with pytest.raises(ModelFileError, match=r"edited or damaged|the weights do not fit the networks"):
+            ebreg.load(saved)
+
+    def test_take_no_backbone(self, saved):
+        with pytest.raises(ModelFileError, match="load it without the argument backbone"):
+            ebreg.load(saved, backbone=pixels())
 
 
 class TestWeights:
