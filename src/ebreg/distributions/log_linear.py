@@ -105,6 +105,7 @@ class LogLinear:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Normalised log density: (..., B, 1) -> (..., B)."""
+        y = checks.numbers("y", y)
         rows = self._rows_of(y)
         z, segment = self._locate(rows)
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
@@ -118,6 +119,7 @@ class LogLinear:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y): (..., B, 1) -> (..., B)."""
+        y = checks.numbers("y", y)
         z, segment = self._locate(self._rows_of(y))
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
         t = (z - self._at(self._z, inner)) / self._at(self._width, inner).clamp_min(_SMALLEST)

@@ -335,8 +335,8 @@ class Prediction:
         warnings.warn(
             f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are unreliable. Look at "
             f"effective_sample_size and log_partition_error. A larger {more} may help, by "
-            f"accuracy=Accuracy({more}=...) in predict_distribution, or a longer training. Such rows are often "
-            "far from the training data.",
+            f"accuracy=Accuracy({more}=...) in predict_distribution, or a longer training. Such rows are "
+            "often far from the training data.",
             TrustWarning,
             stacklevel=stack_level(),
         )

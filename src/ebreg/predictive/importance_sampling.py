@@ -116,6 +116,7 @@ def _in_units(part: _Part, target: Unnormalized) -> WeightedDraws:
         log_partition=log_partition,
         log_partition_error=importance.replicate_error(part.log_z),
         effective_sample_size=importance.effective_sample_size(part.f, part.log_q),
+        proposal=target.proposal_in_units,
         target=target,
         fitted=part.fitted,
         is_fitted=torch.full_like(log_partition, part.fitted is not None, dtype=torch.bool),

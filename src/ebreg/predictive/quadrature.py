@@ -114,10 +114,16 @@ def _joined(curves: list[tuple[Tensor, _Curve]], target: Unnormalized, accuracy:
 
 def _in_units(curve: _Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     log_partition = curve.log_z + target.log_scale
+    nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], _bounded(target)
+    # The bounds as they were given: to standard units and back they may move by a rounding error.
+    if bounded[0]:
+        nodes[:, 0] = target.bounds.low
+    if bounded[1]:
+        nodes[:, -1] = target.bounds.high
     return NodeDensity(
-        nodes=target.to_units(curve.nodes[..., None])[..., 0],
+        nodes=nodes,
         log_density=curve.log_f - log_partition[:, None],
-        bounded=_bounded(target),
+        bounded=bounded,
         log_partition=log_partition,
         log_partition_error=curve.error,
         proposal=target.proposal_in_units,

@@ -35,6 +35,7 @@ class WeightedDraws:
         log_partition: Log of the normaliser Z(x), shape (B,).
         log_partition_error: Its standard error, from replicates, shape (B,).
         effective_sample_size: Of the draws in use, shape (B,).
+        proposal: In the user's units.
         target: The energy and the proposal of the rows.
         fitted: The mixtures that the draws of some rows come from; None: of no row.
         is_fitted: Which rows those are, shape (B,).
@@ -49,6 +50,7 @@ class WeightedDraws:
         log_partition: Tensor,
         log_partition_error: Tensor,
         effective_sample_size: Tensor,
+        proposal: Any,
         target: Unnormalized,
         fitted: FullMixture | None,
         is_fitted: Tensor,
@@ -57,6 +59,7 @@ class WeightedDraws:
         self.n_draws = n_draws
         self.log_partition, self.log_partition_error = log_partition, log_partition_error
         self.effective_sample_size = effective_sample_size
+        self.proposal = proposal
         self.target = target
         self.fitted, self.is_fitted = fitted, is_fitted
 
@@ -93,11 +96,6 @@ class WeightedDraws:
         return torch.einsum("mb,mbi,mbj->bij", self.weights, centred, centred)
 
     @property
-    def proposal(self) -> Any:
-        """The proposal, in the user's units."""
-        return self.target.proposal_in_units
-
-    @property
     def pareto_k(self) -> Tensor:
         """Of the draws in use, shape (B,)."""
         k_hat = torch.empty_like(self.log_partition)
@@ -115,6 +113,7 @@ class WeightedDraws:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
+        y = checks.numbers("y", y)
         points = self._points(y)
         if not len(points):
             return y.new_zeros(y.shape[:-1])
@@ -122,6 +121,7 @@ class WeightedDraws:
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y in every target): (..., B, D) -> (..., B)."""
+        y = checks.numbers("y", y)
         below = [
             importance.expectation((self.draws <= point).all(dim=-1).to(self.draws), self.weights)
             for point in self._points(y)
@@ -172,6 +172,7 @@ class WeightedDraws:
             self.log_partition[rows],
             self.log_partition_error[rows],
             self.effective_sample_size[rows],
+            self.proposal[rows],
             self.target[rows],
             None if self.fitted is None else self.fitted[rows],
             self.is_fitted[rows],
@@ -193,6 +194,7 @@ class WeightedDraws:
             rows("log_partition"),
             rows("log_partition_error"),
             rows("effective_sample_size"),
+            self.proposal.joined([other.proposal for other in others]),
             replace(self.target, h=torch.cat([part.target.h for part in parts])),
             joined_mixtures([(len(part), part.fitted) for part in parts]),
             rows("is_fitted"),
@@ -252,7 +254,7 @@ def pad(values: Tensor, M: int, filler: float) -> Tensor:
 
 def joined_mixtures(parts: Sequence[tuple[int, FullMixture | None]]) -> FullMixture | None:
     """Mixtures of rows below each other; rows without one get any, None where no row has one."""
-    known = [mixture for _, mixture in parts if mixture is not None]
+    known = [mixture for _, mixture in parts if mixture is not None and len(mixture)]
     if not known:
         return None
     filled = [known[0][[0] * n] if mixture is None else mixture for n, mixture in parts]
