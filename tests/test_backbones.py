@@ -390,7 +390,7 @@ class TestPixelUnits:
         x = images(3, channels=1)
         torch.testing.assert_close(model.features(x), network(units(x)))
         # A model whose heads are turned to float64 leaves the precision of the network to the network.
-        assert model.exact().predictive(x).mean.shape == (3, 1)
+        assert model.to_float64().predictive(x).mean.shape == (3, 1)
         with pytest.raises(ValueError, match="images must have shape"):
             model.features(x[0])
 

@@ -12,9 +12,9 @@ import torch
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.errors import TiesWarning
 from ebreg.estimators.bounds import parse_bounds
-from ebreg.estimators.prediction import Prediction
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.units import Bounds
+from support import prediction
 
 QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}
 INF = np.inf
@@ -247,8 +247,8 @@ def test_rounding_moves_no_end_in_any_units(D):
         y = low + (high - low) * torch.from_numpy(r.beta(0.5, 0.5, (50, D)))
         x = torch.from_numpy(r.normal(size=(50, 2)))
         for kind in (EnergyModel, MixtureModel):
-            model = kind.for_table(x, y, n_components=2, width=8, bounds=Bounds(low, high)).exact()
-            dist = Prediction(model, x[:3])
+            model = kind.for_table(x, y, n_components=2, width=8, bounds=Bounds(low, high)).to_float64()
+            dist = prediction(model, x[:3])
             for end in (low, high):
                 at_end = end.expand(3, D)
                 assert np.isfinite(dist.log_prob(at_end)).all()

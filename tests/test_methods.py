@@ -20,6 +20,7 @@ from ebreg.methods import (
 )
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import MLP, EnergyHead, MixtureHead
+from ebreg.predictive import VALIDATION
 from ebreg.sampling import SAMPLERS, Independent, Stratified
 from ebreg.units import Standardizer
 from support import normal, rng
@@ -433,7 +434,7 @@ def test_validation_is_the_likelihood_in_the_users_units(name, D):
     nll = method.validation_nll(x, y)
     assert nll.shape == (B,)
     assert not nll.requires_grad
-    p = method.model.predictive(x, **method.model.quick)
+    p = method.model.predictive(x, VALIDATION)
     torch.testing.assert_close(nll, -p.log_prob(y))
     # The same networks with targets a thousand times larger: log 1000 more for each of them.
     shift, scale = torch.zeros(D), torch.full((D,), 1000.0)

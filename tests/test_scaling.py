@@ -135,7 +135,7 @@ def test_units_stay_double_whatever_the_model_is(convert):
         if "units" in name:
             assert value.dtype == torch.float64
             assert torch.equal(value, before[name])
-    assert model.like.dtype == getattr(torch.zeros(1), convert)().dtype
+    assert model.reference.dtype == getattr(torch.zeros(1), convert)().dtype
     assert model.to(torch.float32).y_units.scale.dtype == torch.float64
     assert model.to("meta").y_units.scale.device.type == "meta"
 

@@ -11,11 +11,9 @@ from torch import Tensor
 
 from ebreg import metrics
 from ebreg.distributions import GaussianMixture
-from ebreg.estimators.prediction import Prediction
 from ebreg.models import MixtureModel
-from ebreg.predictive import Quadrature1D, Rescaled
-from ebreg.predictive.support import Support
-from support import normal, rng
+from ebreg.units import Tail
+from support import nodes_of, normal, prediction, rng
 
 SQRT_PI = math.sqrt(math.pi)
 
@@ -128,7 +126,7 @@ class TestBothKinds:
     def test_the_prediction_of_a_model(self):
         x, y = normal(40, 2, seed=1), normal(40, 1, seed=2)
         model = MixtureModel.for_table(x, y, n_components=2, width=4)
-        p, whole = Prediction(model, x, drop_target_axis=True, chunk=16), model.predictive(x)
+        p, whole = prediction(model, x, drop_target_axis=True, chunk=16), model.predictive(x)
         for name, score in SCORES.items():
             values = score(p, y[:, 0].numpy())
             assert values.shape == (40,)
@@ -201,9 +199,9 @@ class TestCRPS:
         # Student's t with 5 degrees of freedom as an energy, 3 + 2 t; its CRPS by adaptive quadrature.
         t, B = stats.t(5), 4
         proposal = mixture([0.5, 0.5], [0.0, 0.0], [1.0, 3.0], B)
-        support = Support(*(torch.tensor([v], dtype=torch.float64) for v in (-12.0, 12.0, 4.0)))
-        base = Quadrature1D(lambda y: -3 * torch.log1p(y[..., 0] ** 2 / 5), proposal, B, support=support)
-        p = Rescaled(base, torch.tensor([3.0]).double(), torch.tensor([2.0]).double())
+        tail = Tail(*(torch.tensor([v], dtype=torch.float64) for v in (-12.0, 12.0, 4.0)))
+        units = torch.tensor([3.0]).double(), torch.tensor([2.0]).double()
+        p = nodes_of(lambda y: -3 * torch.log1p(y[..., 0] ** 2 / 5), proposal, tail, *units)
         y = np.array([0.0, 0.3, -2.0, 8.0])
         expected = [
             integrate.quad(lambda z: t.cdf(z) ** 2, -np.inf, y_i)[0]
@@ -214,8 +212,8 @@ class TestCRPS:
         np.testing.assert_allclose(crps.numpy(), 2 * np.array(expected), rtol=1e-3)
 
     def test_quadrature_meets_its_own_distribution_function(self):
-        p = Quadrature1D(
-            lambda y: -(y[..., 0].abs() ** 3) + torch.sin(5 * y[..., 0]), mixture([1.0], [0.0], [1.0], 3), 3
+        p = nodes_of(
+            lambda y: -(y[..., 0].abs() ** 3) + torch.sin(5 * y[..., 0]), mixture([1.0], [0.0], [1.0], 3)
         )
         y = torch.tensor([[-0.7], [0.1], [3.0]], dtype=torch.float64)
         z = torch.linspace(-6, 6, 240_001, dtype=torch.float64)[:, None, None].expand(-1, 3, -1)

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ebreg import sampling
 from ebreg.distributions import GaussianMixture, TargetNoise, TruncatedMixture
+from ebreg.units import Bounds
 from support import rng
 
 F32, F64 = torch.float32, torch.float64
@@ -599,7 +600,7 @@ def test_truncated_target_noise(D):
     y = torch.rand(4, D, generator=rng(), dtype=F64)
     noise = TargetNoise([0.1, 0.8])
     zero, one = torch.zeros(D, dtype=F64), torch.ones(D, dtype=F64)
-    q = noise.around(y, unit=2.0, low=zero, high=one)
+    q = noise.around(y, unit=2.0, bounds=Bounds(zero, one))
     assert isinstance(q, TruncatedMixture)
     assert torch.equal(q.scales, noise.around(y, unit=2.0).scales)
     draws = q.sample(2000, rng())
@@ -608,10 +609,10 @@ def test_truncated_target_noise(D):
         components = [stats.truncnorm(-y[i, 0] / s, (1 - y[i, 0]) / s, y[i, 0], s) for s in (0.05, 0.4)]
         cdf = sum(0.5 * component.cdf(draws[:, i, 0].numpy()) for component in components)
         assert stats.kstest(cdf, "uniform").pvalue > 1e-4
-    for ends_given in ({"low": zero}, {"high": one}):
-        one_sided = noise.around(y, **ends_given).sample(2000, rng())
-        assert (one_sided < 0).any() == ("low" not in ends_given)
-        assert (one_sided > 1).any() == ("high" not in ends_given)
+    for low, high in ((zero, torch.inf * one), (-torch.inf * one, one)):
+        one_sided = noise.around(y, bounds=Bounds(low, high)).sample(2000, rng())
+        assert (one_sided < 0).any() == low.isinf().all()
+        assert (one_sided > 1).any() == high.isinf().all()
     assert not isinstance(noise.around(y), TruncatedMixture)
 
 

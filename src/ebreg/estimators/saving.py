@@ -118,7 +118,7 @@ class Saving(BaseEstimator):
         regressor = cls(**facts["params"], backbone=backbone)
         regressor.design_ = Design(**facts["design"])
         regressor.model_ = _model(cls._keeps, regressor.design_, tensors, copy.deepcopy(backbone))
-        regressor.model_.exact().eval()
+        regressor.model_.to_float64().eval()
         regressor._fitted_backbone = backbone
         regressor.interrupted_ = False
         regressor._drop_target_axis = facts["drop_target_axis"]
@@ -145,7 +145,7 @@ def _model(
     n_inputs = None if design.n_inputs is None else tensors["x_units.shift"].numel()
     units = Units.blank(n_inputs, n_targets, design.bounded)
     with torch.device("meta"):
-        networks = design.parts(units.ends, backbone)
+        networks = design.parts(units.standard_bounds, backbone)
     model = keeps.of(networks, units)
     folders.fill(model, tensors)
     return model

@@ -117,7 +117,7 @@ def vector_of(n: int, name: str, values: Values, whose: str) -> np.ndarray:
 
 def check_prediction(dist: Any) -> None:
     """Refuse, with a sentence, what no estimator's ``predict_distribution`` returns, and one of no rows."""
-    if not (hasattr(dist, "n_targets") and hasattr(dist, "__len__")):
+    if not hasattr(dist, "n_targets") or hasattr(dist, "event_shape"):  # a torch Distribution
         raise TypeError(
             "dist must be a prediction, as predict_distribution of an estimator returns it; "
             f"got {type(dist).__name__}. For log densities on a grid there is plots.density"

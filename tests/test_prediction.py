@@ -1,0 +1,130 @@
+"""The numpy prediction: one pass over the rows, kept up to a limit."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from ebreg.distributions import GaussianMixture
+from ebreg.errors import TrustWarning
+from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor, chunks
+from ebreg.models import EnergyModel, MixtureModel
+from support import prediction
+
+QUESTIONS = {
+    "mean": lambda p: p.mean,
+    "mean_and_stddev": lambda p: p.mean_and_stddev(),
+    "interval": lambda p: p.interval(0.8),
+    "cdf": lambda p: p.cdf(np.zeros((len(p), p.n_targets))),
+    "expectation": lambda p: p.expectation(np.sin),
+    "region": lambda p: p.highest_density_region(0.8).log_threshold,
+    "diagnostics": lambda p: (p.effective_sample_size, p.pareto_k, p.unreliable, p.log_partition_error),
+    "proposal": lambda p: p.proposal.mean,
+    "to_frame": lambda p: p.to_frame(),
+    "some rows": lambda p: p[[3, 1, 2]].variance,
+}
+
+
+@pytest.fixture(autouse=True)
+def _untrained_rows_may_be_unreliable():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrustWarning)
+        yield
+
+
+def model_of(D: int, kind: type = EnergyModel):
+    torch.manual_seed(0)
+    x = torch.randn(50, 3, dtype=torch.float64)
+    model = kind.for_table(x, 100 + torch.randn(50, D, dtype=torch.float64), n_components=2, width=4)
+    return model.to_float64().eval()
+
+
+def calls_of(model: nn.Module) -> list[int]:
+    """A list that grows by the number of rows whenever a network of the model is called."""
+    calls: list[int] = []
+    for part in model.children():
+        if isinstance(part, nn.Module) and next(part.parameters(), None) is not None:
+            part.register_forward_hook(lambda module, args, out: calls.append(len(args[0])))
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("kind", "D", "n"), [(EnergyModel, 1, 10_000), (EnergyModel, 2, 300), (MixtureModel, 2, 300)]
+)
+def test_further_questions_call_no_network(kind, D, n):
+    model = model_of(D, kind)
+    calls = calls_of(model)
+    p = prediction(model, torch.randn(n, 3, dtype=torch.float64))
+    p.mean  # noqa: B018
+    first = len(calls)
+    assert first > 0
+    for ask in QUESTIONS.values():
+        ask(p)
+    assert len(calls) == first
+
+
+@pytest.mark.parametrize("question", ["mean_and_stddev", "to_frame"])
+@pytest.mark.parametrize("D", [1, 2])
+def test_several_answers_take_one_pass_also_beyond_the_limit(monkeypatch, question, D):
+    monkeypatch.setattr(chunks, "KEPT_BYTES", 0)
+    model = model_of(D)
+    calls = calls_of(model)
+    x = torch.randn(80, 3, dtype=torch.float64)
+    prediction(model, x, chunk=32, n_draws=128, max_draws=128).mean  # noqa: B018
+    once = len(calls)
+    QUESTIONS[question](prediction(model, x, chunk=32, n_draws=128, max_draws=128))
+    assert len(calls) == 2 * once
+
+
+def test_the_limit_counts_padding_and_what_exceeds_it_is_made_again(monkeypatch):
+    model = model_of(1)
+    x = torch.randn(96, 3, dtype=torch.float64)
+    p = prediction(model, x, chunk=32)
+    p.mean  # noqa: B018
+    size = p._chunks._bytes
+    assert size >= 3 * 32 * 400 * 8 * 2  # nodes and log densities, at least
+    monkeypatch.setattr(chunks, "KEPT_BYTES", size - 1)
+    calls = calls_of(model)
+    part = prediction(model, x, chunk=32)
+    answers = [part.quantile(0.3) for _ in range(3)]
+    rows = np.concatenate([p.quantile(0.3)])
+    for answer in answers:
+        np.testing.assert_array_equal(answer, rows)
+    made = [n for n in calls if n == 32]
+    assert 0 < len(part._chunks._kept) < 3
+    assert len(made) > 3
+    np.testing.assert_allclose(part[[40, 2]].mean, p[[40, 2]].mean)
+
+
+@pytest.mark.parametrize(("kind", "D"), [(EnergyModel, 1), (EnergyModel, 2), (MixtureModel, 1)])
+def test_a_prediction_survives_pickle_with_what_was_computed(kind, D):
+    p = prediction(model_of(D, kind), torch.randn(40, 3, dtype=torch.float64), chunk=16)
+    mean = p.mean
+    again = pickle.loads(pickle.dumps(p))
+    calls = calls_of(again._chunks.model)
+    np.testing.assert_array_equal(again.mean, mean)
+    np.testing.assert_allclose(again.log_prob(100 + np.zeros((40, D))), p.log_prob(100 + np.zeros((40, D))))
+    assert D > 1 or not calls  # with several targets, log_prob evaluates the energy at the new targets
+
+
+def test_the_proposal_of_all_rows_comes_in_the_units_of_y():
+    p = prediction(model_of(1), torch.randn(40, 3, dtype=torch.float64), chunk=16)
+    assert isinstance(p.proposal, GaussianMixture)
+    assert p.proposal.mean.shape == (40, 1)
+    assert 90 < p.proposal.mean.mean() < 110
+
+
+def test_predict_with_deviation_takes_one_pass(monkeypatch):
+    monkeypatch.setattr(chunks, "KEPT_BYTES", 0)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    for kind in (EnergyRegressor, MixtureDensityRegressor):
+        regressor = kind(width=4, max_iter=1, random_state=0, verbose=False).fit(X, X[:, 0])
+        calls = calls_of(regressor.model_)
+        mean = regressor.predict(X)
+        once = len(calls)
+        both = regressor.predict(X, return_std=True)
+        assert len(calls) == 2 * once
+        np.testing.assert_array_equal(both[0], mean)
