@@ -277,6 +277,35 @@ class TestFolders:
         monkeypatch.setattr(folders, "_read_config", lambda path: next(answers, None) or read(path))
         assert is_same(folders.read(folder)[0], NEW)
 
+    def test_a_model_that_another_process_wrote_first_stays(self, tmp_path, monkeypatch):
+        path, locked = tmp_path / "model", atomic_files.locked
+
+        @contextmanager
+        def late(folder: Path) -> Iterator[None]:
+            monkeypatch.setattr(atomic_files, "locked", locked)
+            folders.write(folder, TENSORS, FACTS)
+            with locked(folder):
+                yield
+
+        monkeypatch.setattr(atomic_files, "locked", late)
+        with pytest.raises(FileExistsError, match="pass overwrite=True"):
+            folders.write(path, NEW, {})
+        assert is_same(folders.read(path)[0], TENSORS)
+
+    def test_weights_stay_where_config_json_cannot_be_read(self, folder, monkeypatch):
+        def fail(*args: object) -> None:
+            raise OSError(24, "Too many open files")
+
+        def write(*args: object) -> None:
+            monkeypatch.setattr(json_files, "read_bytes", fail)
+            fail()
+
+        monkeypatch.setattr(folders, "_write", write)
+        with pytest.raises(OSError, match=r"\(Too many open files\), and what was there is unchanged"):
+            folders.write(folder, NEW, {}, overwrite=True)
+        monkeypatch.undo()
+        assert is_same(folders.read(folder)[0], TENSORS)
+
     def test_saves_and_loads_at_the_same_time(self, tmp_path):
         path, failures = tmp_path / "model", []
         folders.write(path, {"x": torch.zeros(1)}, {"number": 0})
@@ -428,6 +457,19 @@ class TestRecords:
 
     def test_the_folder_is_made(self, tmp_path):
         assert records.write(tmp_path / "new" / "folder" / "a.json", {"value": 1})
+
+
+def test_the_path_of_a_checkpoint_is_checked_before_a_training(tmp_path):
+    checkpoints.prepare(tmp_path / "new" / "run.safetensors")
+    assert (tmp_path / "new").is_dir()
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        checkpoints.prepare(tmp_path)
+
+
+def test_a_checkpoint_of_another_network_is_refused(checkpoint):
+    checkpoints.check_fits(nn.Linear(3, 2), nn.Linear(3, 2).state_dict(), checkpoint)
+    with pytest.raises(CheckpointError, match=r"of another model \(1 missing: bias\); give another path"):
+        checkpoints.check_fits(nn.Linear(3, 2), NEW, checkpoint)
 
 
 def test_without_locks_folders_are_written_all_the_same(tmp_path, monkeypatch):

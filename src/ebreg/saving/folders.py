@@ -148,6 +148,8 @@ def _explained(path: Path) -> Iterator[None]:
 def _remove_unnamed(path: Path, own: list[Path]) -> None:
     # Files of ebreg that config.json does not name: old weights, and what a killed save has left.
     named = _named_weights(path)
+    if named is None and (path / CONFIG).exists():
+        return  # it cannot be read now, so nothing is known to be unnamed
     for file in own:
         if file.name != named:
             with suppress(OSError):  # removed already, or it stays for the next save
