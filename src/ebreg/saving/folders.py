@@ -39,10 +39,10 @@ def write(
         OSError: If it cannot be written; what was there is then unchanged.
     """
     path = path.resolve()  # a link stays, and the folder it points to is written
-    check_free(path, overwrite)
-    with _explained(path), _folder(path), atomic_files.locked(path):
-        # Once more, since another process may have written while this one waited.
+    if not path.is_dir():
         check_free(path, overwrite)
+    with _explained(path), _folder(path), atomic_files.locked(path):
+        check_free(path, overwrite)  # here, where no other process is writing
         old = _own_files(path)
         _remove_unnamed(path, old)
         try:
@@ -96,16 +96,15 @@ def check_free(path: Path, overwrite: bool = True) -> None:
     """
     if not path.exists():
         return
-    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    others = sorted(names - {CONFIG} - {file.name for file in _own_files(path)}) if names else []
-    if path.is_dir() and CONFIG not in names and not others:
+    others = sorted({*path.iterdir()} - {path / CONFIG, *_own_files(path)}) if path.is_dir() else []
+    if path.is_dir() and not others and not (path / CONFIG).exists():
         return  # empty, or left by a save that was killed
     if not overwrite:
         raise FileExistsError(
             f"{path} exists: give another path, or pass overwrite=True to replace a saved model"
         )
     if others or not _is_model(path):
-        what = f"has {others[0]!r}, which no saved model has" if others else "is not a saved model"
+        what = f"has {others[0].name!r}, which no saved model has" if others else "is not a saved model"
         raise FileExistsError(f"{path} exists and {what}: it is left as it is; give another path")
 
 
