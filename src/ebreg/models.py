@@ -105,7 +105,7 @@ class Model(nn.Module):
             return self._predictive(self.finite_features(x), accuracy or Accuracy())
 
     def finite_features(self, x: Tensor) -> Tensor:
-        """The same; features that are not finite are an UndefinedError, and no answer."""
+        """As :meth:`features`, with an UndefinedError where they are not finite."""
         h = self.features(x)
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():

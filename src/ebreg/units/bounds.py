@@ -9,7 +9,7 @@ from ebreg.units.standardizer import Standardizer
 
 
 class Bounds(Float64Module):
-    """The ends of the targets, which belong to their range; infinite where a target has no end.
+    """The range of each target, bounds included; infinite where a target is not bounded.
 
     Args:
         low: Shape (D,).
@@ -31,13 +31,13 @@ class Bounds(Float64Module):
 
     @classmethod
     def none(cls, n_targets: int) -> "Bounds":
-        """Ends nowhere."""
+        """No bounds."""
         infinite = torch.full((n_targets,), torch.inf)
         return cls(-infinite, infinite)
 
     @property
     def are_open(self) -> bool:
-        """Whether no target ends anywhere."""
+        """Whether no target is bounded."""
         return bool(torch.isinf(self.low).all() and torch.isinf(self.high).all())
 
     def check(self, name: str, y: Tensor) -> None:
@@ -52,9 +52,9 @@ class Bounds(Float64Module):
             )
 
     def near(self, y: Tensor) -> "Bounds":
-        """The ends within reach of targets y, shape (n, D); those a thousand times their range away are open.
+        """The bounds near targets y, shape (n, D); those a thousand times their range away are dropped.
 
-        No mass gets there, and a box that wide would leave no nodes for what is inside.
+        A box that wide would leave no nodes for what is inside.
         """
         low, high = y.amin(dim=0), y.amax(dim=0)
         reach = 1e3 * (high - low + 1)
@@ -64,5 +64,5 @@ class Bounds(Float64Module):
         )
 
     def standardized(self, units: Standardizer) -> "Bounds":
-        """The same ends in standard units."""
+        """The same bounds in standard units."""
         return Bounds(units(self.low), units(self.high))

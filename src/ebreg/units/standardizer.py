@@ -18,7 +18,7 @@ class Standardizer(Float64Module):
     Args:
         shift: Shape (C,).
         scale: Above 0, shape (C,).
-        name: What the columns are called in messages.
+        name: Of the columns, in messages.
     """
 
     shift: Tensor
@@ -31,7 +31,7 @@ class Standardizer(Float64Module):
 
     @classmethod
     def identity(cls, n_columns: int, name: str = "values") -> "Standardizer":
-        """Leaves units as they are."""
+        """Units that change nothing."""
         return cls(torch.zeros(n_columns), torch.ones(n_columns), name)
 
     @classmethod
@@ -54,10 +54,10 @@ class Standardizer(Float64Module):
 
     @classmethod
     def robust(cls, name: str, values: Tensor) -> "Standardizer":
-        """As :meth:`of`, but a few outliers do not squeeze the rest into a sliver of the standard range.
+        """As :meth:`of`, but robust to a few outliers.
 
-        Where the standard deviation exceeds three times what the middle half of the values suggests, that
-        takes its place, and the median that of the mean.
+        Where the standard deviation exceeds three times what the quartiles suggest, the scale is set by the
+        quartiles, and the shift is the median.
         """
         units = cls.of(name, values)
         n = len(values)

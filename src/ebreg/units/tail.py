@@ -8,17 +8,17 @@ from ebreg.units.float64 import Float64Module
 
 
 class Tail(Float64Module):
-    r"""Gives the energy a defined end, so that exp(f) is integrable and nothing far away holds mass unseen.
+    r"""The energy outside a box that holds the data, so that exp(f) is integrable.
 
     Inside a box that holds the data f is the network's. Outside, it is f at the nearest point of the box
-    minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``; beyond a closed end it is
+    minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``; beyond a bound it is
     minus infinity.
 
     Args:
         low: Lower corner, shape (D,).
         high: Upper corner, shape (D,).
         width: Shape (D,).
-        bounds: Ends of the targets, in standard units; those that are finite are closed ends of the box.
+        bounds: Of the targets, in standard units; those that are finite are ends of the box.
     """
 
     low: Tensor
@@ -40,7 +40,7 @@ class Tail(Float64Module):
         return cls(low - margin, high + margin, torch.ones_like(low), bounds)
 
     def split(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest point of the box, (..., D), and the penalty for the way there, (...)."""
+        """The nearest point of the box, (..., D), and the penalty for the distance to it, (...)."""
         inside = y.clamp(self.low.to(y.dtype), self.high.to(y.dtype))
         penalty = 0.5 * ((y - inside) / self.width.to(y.dtype)).square().sum(dim=-1)
         if self.bounds.are_open:

@@ -1,4 +1,4 @@
-"""Units: all that a model must know about the scales of a data set, learned from it or loaded later."""
+"""Units: the scales and bounds of a data set, learned from it or loaded later."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ class Units:
         x: Of the inputs, such as those of a table or of pixels; None: a backbone takes them as they are.
         y: Of the targets.
         bounds: Of the targets, in the user's units.
-        tail: Where the energy ends, in standard units; None leaves that to the network.
+        tail: Of the energy, in standard units; None leaves that to the network.
     """
 
     x: nn.Module | None
@@ -52,12 +52,12 @@ class Units:
 
     @classmethod
     def raw(cls, x: nn.Module | None, n_targets: int) -> "Units":
-        """Targets are learned as they are, and nothing is known of their range."""
+        """Units that leave the targets as they are, without bounds or tail."""
         return cls(x, Standardizer.identity(n_targets, "y"), Bounds.none(n_targets), None)
 
     @classmethod
     def blank(cls, n_inputs: int | None, n_targets: int, bounded: bool) -> "Units":
-        """Of the same structure, for a state dict to fill."""
+        """Units with the same structure, for a state dict to fill."""
         D = n_targets
         # The bounds in the user's units and those in standard units are two modules to fill.
         bounds = [Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D) for _ in range(2)]
