@@ -14,7 +14,7 @@ from ebreg._utils.memory import is_lack_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
 from ebreg.networks import Parts
-from ebreg.predictive import Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
+from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
 from ebreg.sampling import RowByRow
 from ebreg.units import Bounds, Standardizer, Tail, Units
 
@@ -102,7 +102,7 @@ class Model(nn.Module):
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         with evaluation_mode(self):
-            return self._predictive(self.finite_features(x), accuracy or Accuracy())
+            return self._predictive(self.finite_features(x), accuracy or DEFAULT)
 
     def finite_features(self, x: Tensor) -> Tensor:
         """As :meth:`features`, with an UndefinedError where they are not finite."""
@@ -271,19 +271,15 @@ class EnergyModel(Model):
         return self.proposal(h)
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        f, q = self._f_for_prediction, self._q_for_prediction
-        target = Unnormalized(f, q, h, self.tail, self.y_units, self.bounds)
+        q = self.q(h)
+        proposal = q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
+        target = Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
         make = quadrature if self.n_targets == 1 else importance_sampling
         return make(target, accuracy)
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
             return self.f(h, y.to(h.dtype))
-
-    def _q_for_prediction(self, h: Tensor) -> Any:
-        with evaluation_mode(self):
-            q = self.q(h)
-        return q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
 
 
 @contextmanager
