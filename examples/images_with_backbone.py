@@ -1,4 +1,4 @@
-"""Images: a small convolutional network gives the features, the regressor does the rest."""
+"""Regression on images: your own convolutional network computes the features."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from ebreg import EnergyRegressor, metrics
 
 
 def bars(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 1, 12, 12) of a bar through the middle, and its angle as somebody has measured it."""
+    """Images (n, 1, 12, 12) of a bar through the centre, and noisy measurements of its angle."""
     rng = np.random.default_rng(seed)
     angle = rng.uniform(0.2, np.pi - 0.2, n)
     side = np.linspace(-1, 1, 12)
@@ -25,9 +25,9 @@ backbone = nn.Sequential(
     nn.ReLU(),
     nn.Flatten(),  # (B, 64)
 )
-X, y = bars(600, seed=0)
+X, y = bars(500, seed=0)
 X_test, y_test = bars(200, seed=1)
-model = EnergyRegressor(backbone=backbone, max_iter=20, random_state=0, verbose=False).fit(X, y)  # quick
+model = EnergyRegressor(backbone=backbone, max_iter=15, random_state=0, verbose=False).fit(X, y)  # quick
 
 p = model.predict_distribution(X_test)
 left = y_test < np.pi / 2

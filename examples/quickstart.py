@@ -1,4 +1,4 @@
-"""One target with two modes: train, then ask."""
+"""Train a model of a target with two modes, and predict its distribution."""
 
 import torch
 
@@ -8,7 +8,7 @@ from ebreg.datasets import gustafsson
 torch.manual_seed(0)
 task = gustafsson()
 model = EnergyModel.for_table(task.x_train, task.y_train)
-fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=10))
+fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=8))
 
 p = model.predictive(torch.tensor([[-1.5], [1.0]]))
 for row, x in enumerate(("-1.5", " 1.0")):
