@@ -6,9 +6,9 @@ from ebreg import EnergyModel, TrainingConfig, fit, methods
 from ebreg.datasets import gustafsson
 
 torch.manual_seed(0)
-task = gustafsson()
+task = gustafsson(n=800)
 model = EnergyModel.for_table(task.x_train, task.y_train)
-fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=8))
+fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=10))
 
 p = model.predictive(torch.tensor([[-1.5], [1.0]]))
 for row, x in enumerate(("-1.5", " 1.0")):

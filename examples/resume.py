@@ -12,7 +12,7 @@ from ebreg import EnergyModel, TrainingConfig, fit, methods
 from ebreg.datasets import gustafsson
 
 torch.manual_seed(0)
-task = gustafsson()
+task = gustafsson(n=800)
 model = EnergyModel.for_table(task.x_train, task.y_train)
 result = fit(
     methods.JointNCE(model),
