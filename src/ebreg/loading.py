@@ -1,8 +1,8 @@
 """Saved regressors: ``regressor.save(path)`` writes a folder, :func:`load` reads it.
 
 The folder holds weights and numbers (``ebreg.saving.folders``). Loading builds the networks from the numbers
-and fills in the weights; nothing in the folder is executed. A backbone of the user's own is code, so it is handed
-in again.
+and fills in the weights; nothing in the folder is executed. A backbone that the user brought is code: pass it
+again.
 """
 
 from pathlib import Path

@@ -27,6 +27,7 @@ from ebreg.distributions import TargetNoise
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import EnergyHead
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
+from ebreg.predictive import VALIDATION
 from ebreg.sampling import Draws, draw, sampler
 from ebreg.units import Tail
 
@@ -74,7 +75,7 @@ class Method(nn.Module):
 
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
         """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
-        return -self.model.log_prob(x, y, **self.model.quick)
+        return -self.model.log_prob(x, y, VALIDATION)
 
 
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:
@@ -179,7 +180,7 @@ class FixedNCE(Method):
         """The energy's loss, and ``log_z`` of the proposal beside it."""
         h, y = self.model.features(x), self.model.standardize(y)
         u_noise, u_q = u[: self.n_draws], u[self.n_draws :]
-        noise = self.noise.around(y, self.model.y_units.scale, *self.model.limits)
+        noise = self.noise.around(y, self.model.y_units.scale, self.model.standard_bounds)
         values = _with_target(y, noise.from_uniform(u_noise))
         f, log_noise = self.model.f(h, values), noise.log_prob(values)
         q = self.model.q(h.detach())

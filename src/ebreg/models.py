@@ -1,6 +1,6 @@
 """Models: EnergyModel, an energy with its proposal on one backbone, and MixtureModel, a mixture alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -14,23 +14,23 @@ from ebreg._utils.memory import is_lack_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
 from ebreg.networks import Parts
-from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
+from ebreg.predictive import Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
 from ebreg.sampling import RowByRow
 from ebreg.units import Bounds, Standardizer, Tail, Units
 
-# Inputs further out than this many standard deviations count as this far: networks overflow in the end.
+# Inputs further out than this many standard deviations are clamped: networks overflow in the end.
 _FARTHEST = 1e6
 
 
 class Model(nn.Module):
-    """What every model has: a backbone, and the units of x and y.
+    """Base of the models: a backbone, and the units of x and y.
 
     Args:
         backbone: Turns inputs into features (B, H).
         n_targets: D.
         x_units: Applied to x before the backbone; None hands x to the backbone as it is.
         y_units: None keeps the user's units inside too.
-        bounds: Ends of the targets, in the user's units; the heads know them in standard units.
+        bounds: Bounds of the targets, in the user's units; the heads have them in standard units.
     """
 
     def __init__(
@@ -60,25 +60,11 @@ class Model(nn.Module):
         """The default for a table x (n, C) with targets y (n, D), in their units."""
         x, y = checks.table("x", x), checks.table("y", y)
         units = Units.of(x, y, bounds)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.ends)
+        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
         return cls.of(parts, units)
 
     @property
-    def quick(self) -> dict[str, int]:
-        """Settings of :meth:`predictive` that suffice to compare one epoch with another."""
-        return {}
-
-    @torch.no_grad()
-    def proposal_at(self, x: Any) -> Any:
-        """The proposal for a batch of inputs, as a Distribution in the user's units."""
-        return self.predictive(x).proposal
-
-    def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Those of some settings that :meth:`predictive` takes."""
-        return {}
-
-    @property
-    def like(self) -> Tensor:
+    def reference(self) -> Tensor:
         """A tensor with the dtype and device that the heads compute in."""
         heads = (p for part in self.children() if part is not self.backbone for p in part.parameters())
         return next(heads, next(self.backbone.parameters(), self.y_units.scale))
@@ -87,7 +73,7 @@ class Model(nn.Module):
         """Inputs in the user's units -> features (B, H)."""
         if self.x_units is not None:
             x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
-        own = next(self.backbone.parameters(), self.like)
+        own = next(self.backbone.parameters(), self.reference)
         x = x.to(own.dtype) if x.is_floating_point() else x
         try:
             h = self.backbone(x)
@@ -96,27 +82,27 @@ class Model(nn.Module):
                 raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
-        return h if h.dtype == self.like.dtype or torch.is_autocast_enabled() else h.to(self.like.dtype)
+        dtype = self.reference.dtype
+        return h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
-        return self.y_units(y).to(self.like.dtype)
+        return self.y_units(y).to(self.reference.dtype)
 
     @torch.no_grad()
-    def predictive(self, x: Any, **settings: Any) -> Predictive:
+    def predictive(self, x: Any, accuracy: Accuracy | None = None) -> Predictive:
         """p(y | x) in the user's units for a batch of inputs, with the networks in evaluation mode.
 
         Args:
             x: A batch of inputs: a tensor, or what can be turned into one.
-            **settings: For an EnergyModel, those of :class:`ebreg.predictive.Quadrature1D` for one target
-                and of :class:`ebreg.predictive.ImportanceND` for several. Rows for which ``n_nodes`` or
-                ``n_draws`` are too few get up to ``max_nodes`` or ``max_draws``, by default 16 times as many;
-                draws then come from a mixture fitted to the row's first ones.
+            accuracy: Nodes, draws and tolerances, for an EnergyModel; None: the defaults.
         """
-        x = checks.numbers("x", x).to(self.like.device)
+        x = checks.numbers("x", x).to(self.reference.device)
         checks.finite("x", x)
-        with evaluating(self):
-            return self._predictive(self.finite_features(x), **settings)
+        if not isinstance(accuracy, Accuracy | None):
+            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
+        with evaluation_mode(self):
+            return self._predictive(self.finite_features(x), accuracy or Accuracy())
 
     def finite_features(self, x: Tensor) -> Tensor:
         """The same; features that are not finite are an UndefinedError, and no answer."""
@@ -129,22 +115,29 @@ class Model(nn.Module):
             )
         return h
 
-    def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
+    def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
-        return self.predictive(x, **settings).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+        return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
 
-    def exact(self) -> Self:
+    def to_float64(self) -> Self:
         """Turn the library's own networks to float64, in place, and return the model.
 
-        A row's answer then does not depend, to some 1e-12, on the rows computed beside it. A backbone of the
-        user's own keeps its dtype: it may well cast its inputs itself.
+        A row's answer then does not depend, to some 1e-12, on the rows computed beside it. A backbone that
+        the user brought keeps its dtype: it may well cast its inputs itself.
         """
+        return self._cast(torch.float64)
+
+    def to_float32(self) -> Self:
+        """Turn the library's own networks to float32, in which they train, and return the model."""
+        return self._cast(torch.float32)
+
+    def _cast(self, dtype: torch.dtype) -> Self:
         for part in self.children():
             if part is not self.backbone or isinstance(part, networks.MLP):
-                part.double()
+                part.to(dtype)
         return self
 
-    def _predictive(self, h: Tensor) -> Predictive:
+    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         raise NotImplementedError  # abstract
 
 
@@ -184,14 +177,15 @@ class MixtureModel(Model):
         return self.head(h)
 
     @torch.no_grad()
-    def log_prob(self, x: Any, y: Any, **settings: Any) -> Tensor:
+    def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
-        x, y = checks.numbers("x", x).to(self.like.device), checks.numbers("y", y).to(self.like.device)
-        with evaluating(self):
+        device = self.reference.device
+        x, y = checks.numbers("x", x).to(device), checks.numbers("y", y).to(device)
+        with evaluation_mode(self):
             log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
-    def _predictive(self, h: Tensor) -> Predictive:
+    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         q = self.q(h)
         if not isinstance(q, GaussianMixture):
             raise TypeError(
@@ -201,7 +195,7 @@ class MixtureModel(Model):
         q = q.rescaled(self.y_units.shift, self.y_units.scale)
         if not isinstance(q, TruncatedMixture):
             return q
-        # The bounds as they were given: there and back to standard units they may move by a rounding error.
+        # The bounds as they were given: to standard units and back they may move by a rounding error.
         return q.between(self.bounds.low, self.bounds.high)
 
 
@@ -251,11 +245,9 @@ class EnergyModel(Model):
         )
 
     @property
-    def limits(self) -> tuple[Tensor, Tensor] | tuple[()]:
-        """The ends of the targets in standard units, two of shape (D,); none where there are none."""
-        if self.tail is None or self.tail.bounds.are_open:
-            return ()
-        return self.tail.bounds.low, self.tail.bounds.high
+    def standard_bounds(self) -> Bounds | None:
+        """The bounds of the targets in standard units; None where there are none."""
+        return None if self.tail is None or self.tail.bounds.are_open else self.tail.bounds
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """Energy in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
@@ -278,62 +270,24 @@ class EnergyModel(Model):
         """The proposal in standard units, from features (B, H)."""
         return self.proposal(h)
 
-    @property
-    def quick(self) -> dict[str, int]:
-        """See :attr:`Model.quick`."""
-        if self.n_targets == 1:
-            return {"n_nodes": 64, "max_nodes": 64}
-        return {"n_draws": 512, "max_draws": 512}
+    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
+        f, q = self._f_for_prediction, self._q_for_prediction
+        target = Unnormalized(f, q, h, self.tail, self.y_units, self.bounds)
+        make = quadrature if self.n_targets == 1 else importance_sampling
+        return make(target, accuracy)
 
-    @torch.no_grad()
-    def proposal_at(self, x: Any) -> Any:
-        """See :meth:`Model.proposal_at`; nothing of the energy is evaluated."""
-        x = checks.numbers("x", x).to(self.like.device)
-        with evaluating(self):
-            q = self._proposal_of(self.finite_features(x)).rescaled(self.y_units.shift, self.y_units.scale)
-        return q.between(self.bounds.low, self.bounds.high) if hasattr(q, "between") else q
+    def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
+        with evaluation_mode(self):
+            return self.f(h, y.to(h.dtype))
 
-    def relevant(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """See :meth:`Model.relevant`."""
-        one, several = (
-            ("n_nodes", "max_nodes", "n_draws"),
-            ("n_draws", "max_draws", "n_replicates", "seed"),
-        )
-        known = one if self.n_targets == 1 else several
-        return {name: value for name, value in settings.items() if name in known}
-
-    def _predictive(self, h: Tensor, **settings: Any) -> Predictive:
-        rows = Unnormalized(
-            len(h),
-            self.n_targets,
-            lambda rows: self._energy_of(h[rows]),
-            lambda rows: self._proposal_of(h[rows]),
-            self._support,
-        )
-        limits = None if self.bounds.are_open else (self.bounds.low, self.bounds.high)
-        return Rescaled(rows.normalized(**settings), self.y_units.shift, self.y_units.scale, limits)
-
-    def _energy_of(self, h: Tensor) -> Callable[[Tensor], Tensor]:
-        def energy(y: Tensor) -> Tensor:
-            with evaluating(self):
-                return self.f(h, y.to(h.dtype))
-
-        return energy
-
-    def _proposal_of(self, h: Tensor) -> Any:
-        q = self.q(h)
+    def _q_for_prediction(self, h: Tensor) -> Any:
+        with evaluation_mode(self):
+            q = self.q(h)
         return q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
-
-    @property
-    def _support(self) -> Support | None:
-        if self.tail is None:
-            return None
-        tail, ends = self.tail, self.tail.bounds
-        return Support(tail.low, tail.high, tail.width, torch.isfinite(ends.low), torch.isfinite(ends.high))
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def evaluation_mode(module: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while: dropout is off, batch-norm keeps its statistics, rows are independent."""
     training = [part for part in module.modules() if part.training]
     for part in training:

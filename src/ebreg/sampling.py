@@ -5,9 +5,10 @@ number of processes and every proposal. All points lie inside the cube: a point 
 infinity, or into a component that has next to no weight.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -74,32 +75,61 @@ def draw(proposal: Distribution, u: Tensor) -> Tensor:
 class RowByRow:
     """A proposal whose draws for a row do not depend on the other rows.
 
-    A torch Distribution samples a batch as a whole; here every row is built and sampled for itself.
+    A torch Distribution samples a batch as a whole; here every row is built and sampled by itself.
 
     Args:
         head: Turns features (B, H) into a Distribution.
         h: Features, shape (B, H).
+        shift: Of the units of y, shape (D,); None: 0.
+        scale: Of the units of y, shape (D,); None: 1.
     """
 
-    def __init__(self, head: Callable[[Tensor], Distribution], h: Tensor):
-        self._head, self._h = head, h
-        self._batch = head(h)
+    def __init__(
+        self,
+        head: Callable[[Tensor], Distribution],
+        h: Tensor,
+        shift: Tensor | None = None,
+        scale: Tensor | None = None,
+    ):
+        self._head, self._h, self._shift, self._scale = head, h, shift, scale
+
+    def __len__(self) -> int:
+        return len(self._h)
+
+    def __getitem__(self, rows: Any) -> "RowByRow":
+        """The proposals of some of the rows: a slice, row numbers or a mask."""
+        return RowByRow(self._head, self._h[rows], self._shift, self._scale)
+
+    def joined(self, others: Sequence["RowByRow"]) -> "RowByRow":
+        """These rows and, below them, those of others with the same head and units."""
+        h = torch.cat([self._h, *(other._h for other in others)])
+        return RowByRow(self._head, h, self._shift, self._scale)
+
+    def rescaled(self, shift: Tensor, scale: Tensor) -> "RowByRow":
+        """The distribution of shift + scale * y, for y in the units of the head; both have shape (D,)."""
+        return RowByRow(self._head, self._h, shift, scale)
+
+    @cached_property
+    def distribution(self) -> Distribution:
+        """All rows as one torch Distribution."""
+        return self._of(self._h)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """(M, B, D) -> (M, B)."""
-        return self._batch.log_prob(y)
+        return self.distribution.log_prob(y)
 
     def from_uniform(self, u: Tensor) -> Tensor:
         """(M, B, D) -> (M, B, D)."""
         u = u.to(self._h.device)
-        rows = [draw(self._head(self._h[i : i + 1]), u[:, i : i + 1]) for i in range(len(self._h))]
-        return torch.cat(rows, dim=1)
+        rows = [draw(self._of(self._h[i : i + 1]), u[:, i : i + 1]) for i in range(len(self))]
+        return torch.cat(rows, dim=1) if rows else u.to(self._h)
 
-    def rescaled(self, shift: Tensor, scale: Tensor) -> Distribution:
-        """The distribution of shift + scale * y, as a torch Distribution; both have shape (D,)."""
-        return TransformedDistribution(
-            self._batch, AffineTransform(shift, scale, event_dim=1), validate_args=False
-        )
+    def _of(self, h: Tensor) -> Distribution:
+        q = self._head(h)
+        if self._shift is None or self._scale is None:
+            return q
+        units = AffineTransform(self._shift, self._scale, event_dim=1)
+        return TransformedDistribution(q, units, validate_args=False)
 
 
 @dataclass(frozen=True)

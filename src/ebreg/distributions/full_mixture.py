@@ -1,5 +1,7 @@
 """FullMixture: Gaussians with full covariances, a source of draws for several targets."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -28,8 +30,11 @@ class FullMixture:
         self.means = means
         self.cholesky = cholesky
 
-    def __getitem__(self, rows: Tensor) -> "FullMixture":
-        """The mixtures of some of the rows: their numbers, or a mask."""
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: Any) -> "FullMixture":
+        """The mixtures of some of the rows: a slice, row numbers or a mask."""
         return FullMixture(self.logits[rows], self.means[rows], self.cholesky[rows])
 
     def log_prob(self, value: Tensor) -> Tensor:

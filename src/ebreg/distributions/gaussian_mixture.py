@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -196,7 +197,7 @@ class GaussianMixture(Distribution):
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
         if self.n_targets == 1:
-            return self._curve.expectation(lambda y: fn(y[..., None]))
+            return self._curve.expectation(fn)
         return fn(self.from_uniform(sampling.sobol(4096, self.n_targets))).mean(dim=0)
 
     def rescaled(self, shift: Tensor, scale: Tensor) -> "GaussianMixture":
@@ -213,7 +214,28 @@ class GaussianMixture(Distribution):
         logits, means, scales = (part.detach().double() for part in (self.logits, self.means, self.scales))
         return self._replaced(logits, means, scales, torch.Tensor.double)
 
-    # A mixture is exact: these answer the same questions as for an energy-based model.
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: Any) -> "GaussianMixture":
+        """The mixtures of some of the rows: a slice, row numbers or a mask."""
+        return self._replaced(self.logits[rows], self.means[rows], self.scales[rows])
+
+    def joined(self, others: Sequence["GaussianMixture"]) -> "GaussianMixture":
+        """These rows and, below them, those of others of the same family and bounds."""
+        parts = [self, *others]
+        return self._replaced(
+            torch.cat([part.logits for part in parts]),
+            torch.cat([part.means for part in parts]),
+            torch.cat([part.scales for part in parts]),
+        )
+
+    def to(self, *args: Any) -> "GaussianMixture":
+        """On another device, or in another dtype; arguments as those of ``Tensor.to``."""
+        logits, means, scales = (part.to(*args) for part in (self.logits, self.means, self.scales))
+        return self._replaced(logits, means, scales, lambda bound: bound.to(*args))
+
+    # A mixture is exact: these are the diagnostics that an energy-based model has too.
 
     @property
     def proposal(self) -> "GaussianMixture":
@@ -231,7 +253,7 @@ class GaussianMixture(Distribution):
         return torch.full_like(self.logits[:, 0], -math.inf)
 
     @property
-    def weak(self) -> Tensor:
+    def unreliable(self) -> Tensor:
         """No row: nothing is estimated. Shape (B,)."""
         return torch.zeros_like(self.logits[:, 0], dtype=torch.bool)
 
@@ -245,12 +267,16 @@ class GaussianMixture(Distribution):
         """Zero. Shape (B,)."""
         return torch.zeros_like(self.logits[:, 0])
 
-    # What a family with other components, or other ends, has to say for itself.
+    # What a family with other components or bounds overrides.
 
     def _replaced(
-        self, logits: Tensor, means: Tensor, scales: Tensor, bound: Callable[[Tensor], Tensor]
+        self,
+        logits: Tensor,
+        means: Tensor,
+        scales: Tensor,
+        bound: Callable[[Tensor], Tensor] = lambda bound: bound,
     ) -> "GaussianMixture":
-        # The same family with other parameters; ``bound`` says what becomes of the ends of the targets, (D,).
+        # The same family with other parameters; ``bound`` maps the bounds of the targets, (D,).
         return GaussianMixture(logits, means, scales, validate_args=False)
 
     @property
@@ -287,8 +313,8 @@ class GaussianMixture(Distribution):
         return self._nodes_around(self.means)
 
     @property
-    def _closed(self) -> tuple[bool, bool]:
-        # Whether the single target ends below, and above.
+    def _bounded(self) -> tuple[bool, bool]:
+        # Whether the single target has a lower bound, and an upper one.
         return False, False
 
     def _climb(self, starts: Tensor) -> Modes:
@@ -315,7 +341,7 @@ class GaussianMixture(Distribution):
         # For questions about the shape of the density of a single target, which have no closed form.
         exact = self.double()
         nodes = exact._curve_nodes().sort(dim=0).values
-        return LogLinear(nodes, exact.log_prob(nodes[..., None]), closed=self._closed)
+        return LogLinear(nodes.T, exact.log_prob(nodes[..., None]).T, self._bounded)
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B). The quantile of a mixture lies between those of its components.

@@ -1,8 +1,8 @@
-r"""LogLinear: a batch of 1-D densities whose logarithm is linear between nodes.
+r"""LogLinear: densities of one target whose logarithm is linear between nodes.
 
 Between two nodes the density is an exponential, outside the nodes it falls off exponentially, so the
-normaliser, the distribution function, its inverse, the moments and the highest-density region are closed
-forms of one object: they cannot disagree. Every row is computed from its own nodes alone.
+normaliser, the cdf, its inverse, the moments and the highest-density region are closed forms of one object:
+they cannot disagree. Every row is computed from its own nodes alone.
 """
 
 import math
@@ -14,121 +14,159 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
+from ebreg.distributions.quantiles import check_mass, quantiles
 from ebreg.distributions.regions import Mode, Modes, Region
 
-# Stands for -inf. Lower still, a cell would be so steep that its quantiles need more digits than float64 has.
+# Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
 _LOWEST = -1e5
 # Below this level relative to the peak there is no mass that a float64 could hold.
 _LOWEST_LEVEL = -1400.0
-# Below this drop across a cell the closed forms of its moments cancel; their series are exact to about 1e-10.
+# Below this drop across a segment the closed forms of its moments cancel; the series are exact to 1e-10.
 _FLAT = 3e-3
-# A drop that no other form can tell from zero; it stands in for zero where they divide by it.
+# A drop that no other form can tell from zero; it replaces zero where they divide by it.
 _LEVEL = 1e-20
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
-# The decay beyond a closed end: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
-_CLOSED_RATE = 1e300
+# The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
+_BOUND_RATE = 1e300
+_SMALLEST = 5e-324
 
 
 class LogLinear:
-    """Densities with piecewise linear log density, one for each of B rows.
+    """Densities of one target with piecewise linear log density, one for each of B rows.
 
-    The line is cut into N + 1 cells: the left tail, N - 1 cells between nodes, the right tail. Inside a
-    cell a position t in [0, 1] has density proportional to exp(d t), where d is the rise of the log density.
+    The line is cut into N + 1 segments: the left tail, N - 1 segments between nodes, the right tail. Inside a
+    segment a position t in [0, 1] has density proportional to exp(d t), where d is the rise of the log
+    density. Nodes may coincide: a segment of width 0 holds no mass, so rows are padded by repeated nodes.
+
+    All computations are in units of the span of a row's nodes, so any unit of y gives the same answers.
 
     Args:
-        nodes: Ascending along the first axis, shape (N, B), N >= 2.
-        log_f: Unnormalised log density at the nodes, shape (N, B); -inf counts as no mass.
-        closed: Whether the density ends at the first node, and at the last: there is then no tail.
+        nodes: Ascending along the last axis, shape (B, N), N >= 2.
+        log_f: Unnormalised log density at the nodes, shape (B, N); -inf counts as no mass.
+        bounded: Whether the density ends at the first node, and at the last: there is then no tail.
     """
 
-    def __init__(self, nodes: Tensor, log_f: Tensor, closed: tuple[bool, bool] = (False, False)):
-        checks.shape("nodes", nodes, ("N", "B"))
+    def __init__(self, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool] = (False, False)):
+        checks.shape("nodes", nodes, ("B", "N"))
         checks.shape("log_f", log_f, tuple(nodes.shape))
-        checks.at_least("N, the number of nodes,", nodes.shape[0], 2)
-        # Rows first: searchsorted looks along the last axis. Float64: cdf(icdf(q)) = q needs it.
-        self.nodes = nodes.detach().double().T.contiguous()
-        log_f = log_f.detach().double().T
-        self._peak = log_f.amax(dim=1).clamp_min(-1e300)  # (B,)
-        self._log_f = (log_f - self._peak[:, None]).clamp(min=_LOWEST)  # (B, N)
-        self._width = self.nodes.diff(dim=1)  # (B, N - 1)
+        checks.at_least("N, the number of nodes,", nodes.shape[1], 2)
+        # Float64: cdf(icdf(q)) = q needs it. Contiguous: searchsorted warns otherwise.
+        self.nodes = nodes.detach().double().contiguous()
+        self.bounded = bounded
+        log_f = log_f.detach().double()
+        peak = log_f.amax(dim=1).clamp_min(-1e300)  # (B,)
+        self._first, self._last = self.nodes[:, :1], self.nodes[:, -1:]
+        self._span = (self._last - self._first).clamp_min(torch.finfo(torch.float64).tiny)  # (B, 1)
+        self._z = (self.nodes - self._first) / self._span  # (B, N)
+        self._log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)  # (B, N)
+        self._width = self._z.diff(dim=1)  # (B, N - 1)
         self._rise = self._log_f.diff(dim=1)  # (B, N - 1)
-        span = (self.nodes[:, -1] - self.nodes[:, 0]).clamp_min(torch.finfo(torch.float64).tiny)
         slope = self._rise / self._width.clamp_min(torch.finfo(torch.float64).tiny)
-        self._closed = closed
-        left_rate, right_rate = (_CLOSED_RATE if end else _TAIL_RATE / span for end in closed)
-        self._rate_left = slope[:, 0].clamp_min(left_rate)
-        self._rate_right = (-slope[:, -1]).clamp_min(right_rate)
+        left_rate, right_rate = (_BOUND_RATE if bound else _TAIL_RATE for bound in bounded)
+        self._rate_left = slope[:, :1].clamp_min(left_rate)  # (B, 1)
+        self._rate_right = (-slope[:, -1:]).clamp_min(right_rate)
 
         top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
         inner = self._width.log() + top + _log_mean_decay(self._rise.abs())
-        left = self._log_f[:, :1] - self._rate_left[:, None].log()
-        right = self._log_f[:, -1:] - self._rate_right[:, None].log()
+        left = self._log_f[:, :1] - self._rate_left.log()
+        right = self._log_f[:, -1:] - self._rate_right.log()
         log_mass = torch.cat([left, inner, right], dim=1)  # (B, N + 1)
-        self._log_z = log_mass.logsumexp(dim=1)
+        self._log_z = log_mass.logsumexp(dim=1)  # (B,)
         self._mass = (log_mass - self._log_z[:, None]).exp()
         below = torch.cat([torch.zeros_like(left), self._mass.cumsum(dim=1)], dim=1)
-        self._below = below / below[:, -1:]  # (B, N + 2): mass left of each cell, then 1
+        self._below = below / below[:, -1:]  # (B, N + 2): mass left of each segment, then 1
+        # What turns a log density in units of the span into one in the units of y.
+        self._log_unit = self._span[:, 0].log()  # (B,)
+        self.log_integral = peak + self._log_z + self._log_unit
 
-    @property
-    def log_partition(self) -> Tensor:
-        """Log of the integral of exp(log_f), shape (B,)."""
-        return self._peak + self._log_z
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Normalised log density: (Q, B) -> (Q, B)."""
-        y, cell = self._locate(y)
-        inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
-        t = (y - self._at(self.nodes, inner)) / self._at(self._width, inner).clamp_min(5e-324)
-        value = self._at(self._log_f, inner) + t.clamp(0, 1) * self._at(self._rise, inner)
-        left = self._log_f[:, :1] + self._rate_left[:, None] * (y - self.nodes[:, :1])
-        right = self._log_f[:, -1:] - self._rate_right[:, None] * (y - self.nodes[:, -1:])
-        value = torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
-        return (value - self._log_z[:, None]).masked_fill(self._outside(y), -torch.inf).T
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """Distribution function: (Q, B) -> (Q, B)."""
-        y, cell = self._locate(y)
-        inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
-        t = ((y - self._at(self.nodes, inner)) / self._at(self._width, inner).clamp_min(5e-324)).clamp(0, 1)
-        share = _share_below(t, self._at(self._rise, inner))
-        left = (self._rate_left[:, None] * (y - self.nodes[:, :1])).clamp(max=0).exp()
-        right = -torch.expm1(-(self._rate_right[:, None] * (y - self.nodes[:, -1:])).clamp(min=0))
-        share = torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, share))
-        below, above = self._at(self._below, cell), self._at(self._below, cell + 1)
-        return (below + share * (above - below)).T
-
-    def icdf(self, q: Tensor) -> Tensor:
-        """Inverse of the distribution function: (Q, B) -> (Q, B)."""
-        q = q.double().T.contiguous()
-        cell = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=self.nodes.shape[1])
-        below, above = self._at(self._below, cell), self._at(self._below, cell + 1)
-        share = ((q - below) / (above - below).clamp_min(5e-324)).clamp(0, 1)
-        return self._inside(cell, share).T
+    def __len__(self) -> int:
+        return len(self.nodes)
 
     @cached_property
     def mean(self) -> Tensor:
-        """Shape (B,)."""
-        centre, _ = self._cell_moments()
-        return (self._mass * centre).sum(dim=1)
+        """Shape (B, 1)."""
+        return self._first + self._span * self._mean
 
     @cached_property
     def variance(self) -> Tensor:
-        """Shape (B,)."""
-        centre, spread = self._cell_moments()
-        return (self._mass * ((centre - self.mean[:, None]) ** 2 + spread)).sum(dim=1)
+        """Shape (B, 1)."""
+        return self._span**2 * self._variance
 
-    def equal_mass_points(self, n_per_cell: int = 4) -> tuple[Tensor, Tensor]:
-        """Points and weights that integrate against the density: Gauss-Legendre in the mass of each cell.
+    @property
+    def stddev(self) -> Tensor:
+        """Shape (B, 1)."""
+        return self._span * self._variance.sqrt()  # no square of a huge or tiny unit
+
+    @property
+    def covariance(self) -> Tensor:
+        """Shape (B, 1, 1)."""
+        return self.variance[..., None]
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Normalised log density: (..., B, 1) -> (..., B)."""
+        rows = self._rows_of(y)
+        z, segment = self._locate(rows)
+        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
+        t = (z - self._at(self._z, inner)) / self._at(self._width, inner).clamp_min(_SMALLEST)
+        value = self._at(self._log_f, inner) + t.clamp(0, 1) * self._at(self._rise, inner)
+        left = self._log_f[:, :1] + self._rate_left * z
+        right = self._log_f[:, -1:] - self._rate_right * (z - self._z[:, -1:])
+        value = self._by_segment(segment, left, value, right)
+        value = (value - (self._log_z + self._log_unit)[:, None]).masked_fill(self._outside(rows), -math.inf)
+        return value.T.reshape(y.shape[:-1])
+
+    def cdf(self, y: Tensor) -> Tensor:
+        """P(Y <= y): (..., B, 1) -> (..., B)."""
+        z, segment = self._locate(self._rows_of(y))
+        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
+        t = (z - self._at(self._z, inner)) / self._at(self._width, inner).clamp_min(_SMALLEST)
+        share = _share_below(t.clamp(0, 1), self._at(self._rise, inner))
+        left = (self._rate_left * z).clamp(max=0).exp()
+        right = -torch.expm1(-(self._rate_right * (z - self._z[:, -1:])).clamp(min=0))
+        share = self._by_segment(segment, left, share, right)
+        below, above = self._at(self._below, segment), self._at(self._below, segment + 1)
+        return (below + share * (above - below)).T.reshape(y.shape[:-1])
+
+    def icdf(self, q: Tensor | float) -> Tensor:
+        """Quantiles: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
+        return quantiles(self.at_levels, q, len(self), 1)
+
+    def quantile(self, q: Tensor | float) -> Tensor:
+        """As :meth:`icdf`: one target is its own marginal."""
+        return self.icdf(q)
+
+    def at_levels(self, q: Tensor) -> Tensor:
+        """The inverse of the cdf at levels in [0, 1], unchecked: (Q, B) -> (Q, B)."""
+        q = q.to(self.nodes).T.contiguous()
+        segment = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=self.nodes.shape[1])
+        below, above = self._at(self._below, segment), self._at(self._below, segment + 1)
+        share = ((q - below) / (above - below).clamp_min(_SMALLEST)).clamp(0, 1)
+        return self._inside(segment, share).T
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Independent draws, shape (n, B, 1)."""
+        n = checks.at_least("n", n, 0)
+        u = torch.rand(n, len(self), dtype=torch.float64, generator=generator, device=self.nodes.device)
+        return self.at_levels(u)[..., None]
+
+    def equal_mass_points(self, n_per_segment: int = 4) -> tuple[Tensor, Tensor]:
+        """Points and weights that integrate against the density: Gauss-Legendre in the mass of each segment.
 
         Returns:
             Points, shape (n, B), and weights, shape (n, B), that sum to 1 over the first axis.
         """
-        roots, weights = (part.to(self.nodes) for part in gauss_legendre(n_per_cell))
-        B, n_cells = self._mass.shape
-        cell = torch.arange(n_cells, device=roots.device).repeat_interleave(n_per_cell).expand(B, -1)
-        points = self._inside(cell, roots.repeat(n_cells).expand(B, -1))
+        roots, weights = (part.to(self.nodes) for part in gauss_legendre(n_per_segment))
+        B, n_segments = self._mass.shape
+        segment = torch.arange(n_segments, device=roots.device).repeat_interleave(n_per_segment).expand(B, -1)
+        points = self._inside(segment, roots.repeat(n_segments).expand(B, -1))
         return points.T, (self._below.diff(dim=1)[:, :, None] * weights).flatten(1).T
+
+    def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
+        """Expectation of ``fn``, which maps (M, B, 1) to (M, B, ...); returns (B, ...)."""
+        points, weights = self.equal_mass_points()
+        values = fn(points[..., None])
+        return (weights.reshape(weights.shape + (1,) * (values.dim() - 2)) * values).sum(dim=0)
 
     def modes(self, prominence: float = 0.2) -> Modes:
         """Local maxima that rise by at least ``prominence`` (in log density) above the pass to a higher one.
@@ -136,70 +174,83 @@ class LogLinear:
         The masses are those of the hills between the lowest points that separate the maxima.
         """
         rows = []
-        for nodes, log_f, log_z, below in zip(
-            self.nodes, self._log_f, self._log_z, self._below[:, 1:-1], strict=True
+        log_z = self._log_z + self._log_unit
+        for nodes, log_f, log_norm, below in zip(
+            self.nodes, self._log_f, log_z, self._below[:, 1:-1], strict=True
         ):
             peaks, valleys = _peaks(log_f.tolist(), prominence)
             edges = torch.cat([below.new_zeros(1), below[valleys], below.new_ones(1)])
             masses, order = edges.diff().sort(descending=True, stable=True)
             tops = torch.tensor(peaks)[order.cpu()]
-            rows.append(Mode(nodes[tops, None], masses, log_f[tops] - log_z))
+            rows.append(Mode(nodes[tops, None], masses, log_f[tops] - log_norm))
         return Modes(tuple(rows))
 
     def highest_density_region(self, mass: float) -> Region:
         """The smallest union of intervals that holds ``mass``."""
+        check_mass(mass)
         low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
         for _ in range(64):  # halves an interval of 1400 to below 1e-15
             middle = 0.5 * (low + high)
             enough = self._mass_above(middle) >= mass
             low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-        return Region(
-            mass,
-            low - self._log_z,
-            lambda y: self.log_prob(y.reshape(math.prod(y.shape[:-2]), y.shape[-2])).reshape(y.shape[:-1]),
-            self._level_intervals(low),
-        )
+        threshold = low - self._log_z - self._log_unit
+        return Region(mass, threshold, self.log_prob, self._level_intervals(low))
 
-    def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
-        """Expectation of ``fn``, which maps (n, B) to (n, B, ...); returns (B, ...)."""
-        points, weights = self.equal_mass_points()
-        values = fn(points)
-        return (weights.reshape(weights.shape + (1,) * (values.dim() - 2)) * values).sum(dim=0)
+    def _rows_of(self, y: Tensor) -> Tensor:
+        # (..., B, 1) -> (B, Q); a wrong shape would otherwise broadcast into a wrong answer.
+        checks.shape("y", y, (*["..."] * (y.dim() - 2), len(self), 1))
+        return y.reshape(math.prod(y.shape[:-2]), len(self)).to(self.nodes).T.contiguous()
 
-    def _locate(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        # Rows first, with the cell of each value: 0 is the left tail, N the right one.
-        y = y.double().T.contiguous()
-        return y, torch.searchsorted(self.nodes, y, right=True)
+    def _locate(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # Positions in units of the span, and segments: 0 is the left tail, N the right one. (B, Q) each.
+        return (rows - self._first) / self._span, torch.searchsorted(self.nodes, rows, right=True)
 
-    def _outside(self, y: Tensor) -> Tensor:
-        # Beyond a closed end, (B, Q) -> (B, Q).
-        below = (y < self.nodes[:, :1]) & self._closed[0]
-        return below | ((y > self.nodes[:, -1:]) & self._closed[1])
+    def _outside(self, rows: Tensor) -> Tensor:
+        # Beyond a bound, (B, Q) -> (B, Q).
+        return ((rows < self._first) & self.bounded[0]) | ((rows > self._last) & self.bounded[1])
 
-    def _inside(self, cell: Tensor, share: Tensor) -> Tensor:
-        # The value that has this share of its cell's mass to its left, (B, n).
-        inner = (cell - 1).clamp(0, self._width.shape[1] - 1)
+    def _by_segment(self, segment: Tensor, left: Tensor, inner: Tensor, right: Tensor) -> Tensor:
+        return torch.where(segment == 0, left, torch.where(segment == self.nodes.shape[1], right, inner))
+
+    def _inside(self, segment: Tensor, share: Tensor) -> Tensor:
+        # The value that has this share of its segment's mass to its left, (B, n).
+        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
         t = _inverse_share(share, self._at(self._rise, inner))
-        value = self._at(self.nodes, inner) + t * self._at(self._width, inner)
-        left = self.nodes[:, :1] + share.log() / self._rate_left[:, None]
-        right = self.nodes[:, -1:] - torch.log1p(-share) / self._rate_right[:, None]
-        value = torch.where(cell == 0, left, torch.where(cell == self.nodes.shape[1], right, value))
-        value = value.maximum(self.nodes[:, :1]) if self._closed[0] else value
-        return value.minimum(self.nodes[:, -1:]) if self._closed[1] else value
+        z = self._at(self._z, inner) + t * self._at(self._width, inner)
+        left = share.log() / self._rate_left
+        right = self._z[:, -1:] - torch.log1p(-share) / self._rate_right
+        return self._to_units(self._by_segment(segment, left, z, right))
+
+    def _to_units(self, z: Tensor) -> Tensor:
+        # Rounding must not move a value beyond a bound.
+        y = self._first + self._span * z
+        y = y.maximum(self._first) if self.bounded[0] else y
+        return y.minimum(self._last) if self.bounded[1] else y
 
     @staticmethod
     def _at(rows: Tensor, index: Tensor) -> Tensor:
         return rows.gather(1, index)
 
-    def _cell_moments(self) -> tuple[Tensor, Tensor]:
-        # Mean and variance of y inside each cell, (B, N + 1).
+    @cached_property
+    def _mean(self) -> Tensor:
+        # In units of the span, (B, 1).
+        centre, _ = self._segment_moments()
+        return (self._mass * centre).sum(dim=1, keepdim=True)
+
+    @cached_property
+    def _variance(self) -> Tensor:
+        centre, spread = self._segment_moments()
+        return (self._mass * ((centre - self._mean) ** 2 + spread)).sum(dim=1, keepdim=True)
+
+    def _segment_moments(self) -> tuple[Tensor, Tensor]:
+        # Mean and variance of z inside each segment, (B, N + 1).
         first, second = _decay_moments(self._rise.abs())
         towards_right = torch.where(self._rise > 0, 1 - first, first)
-        centre = self.nodes[:, :-1] + self._width * towards_right
+        centre = self._z[:, :-1] + self._width * towards_right
         spread = self._width**2 * (second - first**2).clamp_min(0)
-        left, right = 1 / self._rate_left[:, None], 1 / self._rate_right[:, None]
+        left, right = 1 / self._rate_left, 1 / self._rate_right
         return (
-            torch.cat([self.nodes[:, :1] - left, centre, self.nodes[:, -1:] + right], dim=1),
+            torch.cat([-left, centre, self._z[:, -1:] + right], dim=1),
             torch.cat([left**2, spread, right**2], dim=1),
         )
 
@@ -208,7 +259,7 @@ class LogLinear:
         top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
         drop = self._rise.abs()
         depth = (top - level[:, None]).clamp_min(0)
-        t = torch.where(drop > 0, depth / drop.clamp_min(5e-324), (depth > 0).double()).clamp(0, 1)
+        t = torch.where(drop > 0, depth / drop.clamp_min(_SMALLEST), (depth > 0).double()).clamp(0, 1)
         inner = self._mass[:, 1:-1] * _share_below(t, -drop)
         left = self._mass[:, 0] * -torch.expm1(-(self._log_f[:, 0] - level).clamp_min(0))
         right = self._mass[:, -1] * -torch.expm1(-(self._log_f[:, -1] - level).clamp_min(0))
@@ -216,16 +267,16 @@ class LogLinear:
 
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.
-        inside = self._log_f >= level[:, None]
-        t = (level[:, None] - self._log_f[:, :-1]) / torch.where(self._rise == 0, 1.0, self._rise)
-        crossing = self.nodes[:, :-1] + t.clamp(0, 1) * self._width
-        first = self.nodes[:, :1] - ((self._log_f[:, 0] - level) / self._rate_left)[:, None]
-        last = self.nodes[:, -1:] + ((self._log_f[:, -1] - level) / self._rate_right)[:, None]
-        first = self.nodes[:, :1] if self._closed[0] else first
-        last = self.nodes[:, -1:] if self._closed[1] else last
+        level = level[:, None]
+        inside = self._log_f >= level
+        t = (level - self._log_f[:, :-1]) / torch.where(self._rise == 0, 1.0, self._rise)
+        crossing = self._z[:, :-1] + t.clamp(0, 1) * self._width
+        first = -(self._log_f[:, :1] - level) / self._rate_left
+        last = self._z[:, -1:] + (self._log_f[:, -1:] - level) / self._rate_right
         starts_here = torch.cat([inside[:, :1], ~inside[:, :-1] & inside[:, 1:]], dim=1)
         ends_here = torch.cat([inside[:, :-1] & ~inside[:, 1:], inside[:, -1:]], dim=1)
-        starts, ends = torch.cat([first, crossing], dim=1), torch.cat([crossing, last], dim=1)
+        starts = self._to_units(torch.cat([first, crossing], dim=1))
+        ends = self._to_units(torch.cat([crossing, last], dim=1))
         return tuple(
             torch.stack([start[s], end[e]], dim=1)
             for start, s, end, e in zip(starts, starts_here, ends, ends_here, strict=True)
@@ -248,7 +299,7 @@ def _decay_moments(drop: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _share_below(t: Tensor, rise: Tensor) -> Tensor:
-    """Share of a cell's mass at positions below t, for log density t * rise."""
+    """Share of a segment's mass at positions below t, for log density t * rise."""
     # Measured from the high end the exponent is negative, so nothing overflows.
     drop = rise.abs().clamp_min(_LEVEL)
     s = torch.where(rise > 0, 1 - t, t)

@@ -1,11 +1,10 @@
 """Ragged answers about a batch of densities: their modes and their highest-density regions."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 # Tensors in the core, numpy arrays in a Prediction.
 Array = Any
@@ -55,15 +54,6 @@ class Modes:
         """How many modes each row has, shape (B,)."""
         return self.array([len(row) for row in self.rows])
 
-    def rescaled(self, units: Callable[[Tensor], Tensor], log_scale: Tensor) -> "Modes":
-        """In other units: ``units`` maps (n, D) to (n, D), and ``log_scale`` is the log of its Jacobian."""
-        return Modes(
-            tuple(
-                replace(row, locations=units(row.locations), log_densities=row.log_densities - log_scale)
-                for row in self.rows
-            )
-        )
-
 
 @dataclass(frozen=True)
 class Region:
@@ -72,6 +62,7 @@ class Region:
     Attributes:
         mass: The mass that was asked for.
         log_threshold: Log density at the border, shape (B,).
+        log_prob: The log density, which decides what the region contains.
         intervals: For one target, the region of each row as a union of intervals, shape (n_i, 2);
             None for several targets.
     """
@@ -84,15 +75,3 @@ class Region:
     def contains(self, y: Array) -> Array:
         """Whether targets lie in the region: (..., B, D) -> (..., B)."""
         return self.log_prob(y) >= self.log_threshold
-
-    def rescaled(
-        self,
-        units: Callable[[Tensor], Tensor],
-        log_scale: Tensor,
-        log_prob: Callable[[Tensor], Tensor],
-    ) -> "Region":
-        """In other units: see :meth:`Modes.rescaled`; ``log_prob`` is the log density in those units."""
-        intervals = self.intervals
-        if intervals is not None:
-            intervals = tuple(units(row.reshape(-1, 1)).reshape(-1, 2) for row in intervals)
-        return Region(self.mass, self.log_threshold - log_scale, log_prob, intervals)

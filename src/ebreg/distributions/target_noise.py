@@ -1,6 +1,5 @@
 """TargetNoise, the hand-set noise of the baselines."""
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg.distributions.gaussian_mixture import GaussianMixture
 from ebreg.distributions.truncated_mixture import TruncatedMixture
+from ebreg.units import Bounds
 
 
 class TargetNoise:
@@ -24,20 +24,13 @@ class TargetNoise:
         self.sigmas = tuple(checks.positive("sigmas", sigma) for sigma in sigmas)
         checks.at_least("the number of sigmas", len(self.sigmas), 1)
 
-    def around(
-        self,
-        y: Tensor,
-        unit: Tensor | float = 1.0,
-        low: Tensor | None = None,
-        high: Tensor | None = None,
-    ) -> GaussianMixture:
+    def around(self, y: Tensor, unit: Tensor | float = 1.0, bounds: Bounds | None = None) -> GaussianMixture:
         """The noise for a batch of targets.
 
         Args:
             y: Targets, shape (B, D).
             unit: What one sigma of 1 means in units of y, shape (D,).
-            low: Lower ends of the targets, in the units of y, shape (D,): the noise is cut off there.
-            high: Upper ends.
+            bounds: Of the targets, in the units of y: the noise is truncated there.
         """
         B, D = y.shape
         K = len(self.sigmas)
@@ -45,8 +38,6 @@ class TargetNoise:
         unit = torch.as_tensor(unit, dtype=torch.float64)
         scales = (torch.tensor(self.sigmas, dtype=torch.float64)[:, None] / unit.cpu()).to(y)
         parameters = (y.new_zeros(B, K), y[:, None].expand(B, K, D), scales.expand(K, D).expand(B, K, D))
-        if low is None and high is None:
+        if bounds is None:
             return GaussianMixture(*parameters, validate_args=False)
-        low = y.new_full((D,), -math.inf) if low is None else low
-        high = y.new_full((D,), math.inf) if high is None else high
-        return TruncatedMixture(*parameters, low, high, validate_args=False)
+        return TruncatedMixture(*parameters, bounds.low, bounds.high, validate_args=False)

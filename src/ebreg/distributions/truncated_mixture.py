@@ -96,7 +96,11 @@ class TruncatedMixture(GaussianMixture):
         return self.low.to(dtype), self.high.to(dtype)
 
     def _replaced(
-        self, logits: Tensor, means: Tensor, scales: Tensor, bound: Callable[[Tensor], Tensor]
+        self,
+        logits: Tensor,
+        means: Tensor,
+        scales: Tensor,
+        bound: Callable[[Tensor], Tensor] = lambda bound: bound,
     ) -> GaussianMixture:
         return TruncatedMixture(logits, means, scales, bound(self.low), bound(self.high), validate_args=False)
 
@@ -165,7 +169,7 @@ class TruncatedMixture(GaussianMixture):
         return torch.cat([self._nodes_around(self.means.clamp(low, high)).clamp(low, high), ends])
 
     @property
-    def _closed(self) -> tuple[bool, bool]:
+    def _bounded(self) -> tuple[bool, bool]:
         return bool(self.low.isfinite()), bool(self.high.isfinite())
 
     def _climb(self, starts: Tensor) -> Modes:

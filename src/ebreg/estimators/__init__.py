@@ -1,7 +1,8 @@
-"""The front door: regressors with the verbs of scikit-learn, and those of a predictive distribution."""
+"""Estimators: regressors with the API of scikit-learn, and their predictions."""
 
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.energy import EnergyRegressor
 from ebreg.estimators.mixture import MixtureDensityRegressor
+from ebreg.estimators.prediction import Prediction
 
-__all__ = ["DistributionRegressor", "EnergyRegressor", "MixtureDensityRegressor"]
+__all__ = ["DistributionRegressor", "EnergyRegressor", "MixtureDensityRegressor", "Prediction"]

@@ -19,11 +19,13 @@ from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TiesWarning, TrustWarning
 from ebreg.estimators import defaults, inputs
 from ebreg.estimators.bounds import parse_bounds
+from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.design import Design, count_features
 from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.saving import Saving
 from ebreg.estimators.ties import Ties
 from ebreg.methods import Method
+from ebreg.predictive import Accuracy
 from ebreg.training import fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.units import Bounds, Standardizer, Units
@@ -79,7 +81,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self._train(method, train, held, seed)
         if self.refit and validation is None and held is not None and not self.interrupted_:
             self._finish(method, data, seed)
-        self.model_ = method.model.exact()
+        self.model_ = method.model.to_float64()
         self.design_ = design
         self._fitted_backbone = self.backbone
         self._drop_target_axis = targets.drop_axis
@@ -89,28 +91,25 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """The mean of p(y | x), shape (n,) or (n, D); with ``return_std`` also the standard deviation."""
         dist = self.predict_distribution(X)
-        return (dist.mean, dist.stddev) if return_std else dist.mean
+        return dist.mean_and_stddev() if return_std else dist.mean
 
-    def predict_distribution(self, X: Any, **settings: Any) -> Prediction:
-        """The whole distribution, see :class:`ebreg.estimators.prediction.Prediction`.
+    def predict_distribution(
+        self, X: Any, accuracy: Accuracy | None = None, chunk: int | None = None
+    ) -> Prediction:
+        """The whole distribution, see :class:`ebreg.estimators.Prediction`.
 
         Args:
             X: Inputs, as in :meth:`fit`.
-            **settings: ``n_nodes`` and ``max_nodes`` for one target, ``n_draws`` and ``max_draws`` for
-                several: how many each row starts with, and up to how many its answers may rest on; ``chunk``,
-                rows computed at once.
+            accuracy: Nodes, draws and tolerances, see :class:`ebreg.predictive.Accuracy`; None: the defaults.
+            chunk: Rows computed at once; None: by the number of targets.
         """
         check_is_fitted(self, "model_")
+        if not isinstance(accuracy, Accuracy | None):
+            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         # Questions are asked later, when the caller may have changed X.
         x = self._known_inputs(X).clone()
-        return Prediction(
-            self.model_,
-            x,
-            self._drop_target_axis,
-            inputs.index_of(X),
-            self.target_names_,
-            **settings,
-        )
+        chunks = Chunks(self.model_, x, accuracy, chunk)
+        return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_)
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
         """Quantiles of each target by itself: levels (Q,) in (0, 1) -> (n, Q) or (n, Q, D)."""
@@ -200,7 +199,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 n_components=checks.at_least("n_components", self.n_components, 1),
                 width=width,
                 min_scale=ties.min_scale(units.y.scale),
-                bounded=not units.ends.are_open,
+                bounded=not units.standard_bounds.are_open,
             )
             return design, self._method(design, units, backbone)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from ebreg.models import evaluating
+from ebreg.models import evaluation_mode
 from ebreg.networks import Parts, smooth_heads, table
 from ebreg.units import Bounds
 
@@ -49,7 +49,7 @@ def count_features(backbone: nn.Module, x: Tensor) -> int:
     like = next(backbone.parameters(), torch.empty(0))
     some = x[:2].to(like.device)
     try:
-        with torch.no_grad(), evaluating(backbone):
+        with torch.no_grad(), evaluation_mode(backbone):
             h = backbone(some.to(like.dtype) if some.is_floating_point() else some)
     except Exception as error:
         raise ValueError(

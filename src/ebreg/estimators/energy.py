@@ -145,7 +145,7 @@ class EnergyRegressor(DistributionRegressor):
         return self.design_, self._trains(_single(copy.deepcopy(self.model_)))
 
     def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
-        return self._trains(EnergyModel.of(design.parts(units.ends, backbone), units))
+        return self._trains(EnergyModel.of(design.parts(units.standard_bounds, backbone), units))
 
     def _trains(self, model: EnergyModel) -> Method:
         checks.one_of("method", self.method, [*_JOINT, *_FIXED])

@@ -93,10 +93,10 @@ class MixtureDensityRegressor(DistributionRegressor):
 
     def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
         checks.one_of("teacher", self.teacher, ["energy", None])
-        model = MixtureModel.of(design.parts(units.ends, backbone), units)
+        model = MixtureModel.of(design.parts(units.standard_bounds, backbone), units)
         if self.teacher is None:
             return MixtureNLL(model)
-        teachers = design.parts(units.ends, copy.deepcopy(backbone))
+        teachers = design.parts(units.standard_bounds, copy.deepcopy(backbone))
         return MixtureTeacher(
             model, teachers.energy, teachers.backbone, n_draws=self.n_draws, tail=units.tail
         )

@@ -1,9 +1,8 @@
-"""Prediction: the distribution of y for the rows of X, numpy in and numpy out, in chunks of rows."""
+"""Prediction: the distribution of y for the rows of X, numpy in and numpy out."""
 
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,81 +11,59 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg._utils.stack_level import stack_level
-from ebreg.distributions.regions import Mode, Modes, Region
+from ebreg.distributions import Mode, Modes, Region
 from ebreg.errors import TrustWarning
-from ebreg.models import Model
+from ebreg.estimators.chunks import Chunks
 from ebreg.predictive import Predictive
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Draws beyond a quantile, below which it is inaccurate.
+_FEWEST_BEYOND = 5
+
 
 class Prediction:
     """p(y | x) for n rows of X, in the user's units.
 
-    Every question is answered for a chunk of rows at a time, so a million rows need no more memory than their
-    answers. What was computed is kept for further questions where the rows are not too many: 2,048 with one
-    target, 256 with several.
+    The distributions are computed for a chunk of rows at a time and kept, up to 1 GiB, so that further
+    questions evaluate no network again. Beyond that, chunks are computed again for every question, and a
+    million rows need no more memory than their answers.
 
     With one target that was given as (n,), the last axis, of the D targets, is left out everywhere.
 
     Args:
-        model: Trained.
-        x: Inputs, (n, ...).
+        chunks: The rows.
         drop_target_axis: Whether y had the shape (n,).
         index: Labels of the rows, for :meth:`to_frame`.
         target_names: Names of the targets, for :meth:`to_frame`.
-        chunk: Rows computed at once; None: by the number of targets.
-        **settings: Of :meth:`ebreg.models.Model.predictive`: ``n_nodes`` for one target, ``n_draws``.
     """
 
     def __init__(
         self,
-        model: Model,
-        x: Tensor,
+        chunks: Chunks,
         drop_target_axis: bool = False,
         index: Any = None,
         target_names: Sequence[str] | None = None,
-        chunk: int | None = None,
-        **settings: Any,
     ):
-        for name in settings:
-            checks.one_of("a setting of a prediction", name, SETTINGS)
-        self._model, self._x, self._settings = model, x, settings
+        self._chunks = chunks
         self._drop = drop_target_axis
         self._index = index
         self._names = target_names
-        self._chunk = (
-            _CHUNKS[min(model.n_targets, 2)] if chunk is None else checks.at_least("chunk", chunk, 1)
-        )
-        self._kept: dict[int, Predictive] = {}
         self._warned = False
 
     def __len__(self) -> int:
-        return len(self._x)
+        return len(self._chunks)
 
     def __getitem__(self, rows: Any) -> "Prediction":
         """The prediction of some of the rows: a slice, row numbers or a mask; one number gives one row."""
         chosen = np.atleast_1d(np.arange(len(self))[rows])
         if chosen.ndim > 1:
-            raise IndexError(
-                f"rows are numbers in one list, a slice or a mask; got an array of {chosen.shape}"
-            )
+            raise IndexError(f"rows must be numbers in one list, a slice or a mask; got shape {chosen.shape}")
         index = None if self._index is None else self._index[chosen]
-        part = Prediction(
-            self._model,
-            self._x[torch.from_numpy(chosen)],
-            self._drop,
-            index,
-            self._names,
-            self._chunk,
-            **self._settings,
-        )
+        part = Prediction(self._chunks.take(torch.from_numpy(chosen)), self._drop, index, self._names)
         part._warned = self._warned
         return part
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": {}}  # made again when they are asked for
 
     def __repr__(self) -> str:
         return f"Prediction({len(self)} rows, {self.n_targets} target{'s' * (self.n_targets > 1)})"
@@ -94,7 +71,7 @@ class Prediction:
     @property
     def n_targets(self) -> int:
         """D."""
-        return self._model.n_targets
+        return self._chunks.model.n_targets
 
     @property
     def mean(self) -> np.ndarray:
@@ -119,32 +96,38 @@ class Prediction:
     @property
     def effective_sample_size(self) -> np.ndarray:
         """How many independent draws of p the proposal's draws are worth, shape (n,)."""
-        return self._each(lambda p: p.effective_sample_size, watch=False)
+        return self._each(lambda p: p.effective_sample_size, warn=False)
 
     @property
     def pareto_k(self) -> np.ndarray:
         """Tail index of the importance ratios; read it together with the effective sample size. (n,)."""
-        return self._each(lambda p: p.pareto_k, watch=False)
+        return self._each(lambda p: p.pareto_k, warn=False)
 
     @property
     def log_partition(self) -> np.ndarray:
         """Log of the normaliser, shape (n,)."""
-        return self._each(lambda p: p.log_partition, watch=False)
+        return self._each(lambda p: p.log_partition, warn=False)
 
     @property
     def log_partition_error(self) -> np.ndarray:
         """Standard error of the log of the normaliser, shape (n,)."""
-        return self._each(lambda p: p.log_partition_error, watch=False)
+        return self._each(lambda p: p.log_partition_error, warn=False)
 
     @property
-    def weak(self) -> np.ndarray:
-        """Rows whose answers the sampling does not support, shape (n,), booleans."""
-        return self._each(lambda p: p.weak, watch=False)
+    def unreliable(self) -> np.ndarray:
+        """Rows whose answers the nodes or draws do not support, shape (n,), booleans."""
+        return self._each(lambda p: p.unreliable, warn=False)
 
     @property
     def proposal(self) -> Any:
-        """The proposal of all rows, as a torch Distribution in the user's units."""
-        return self._model.proposal_at(self._x)
+        """The proposal of all rows, in the user's units: torch tensors in and out."""
+        first, *others = [p.proposal for _, p in self._chunks]
+        return first.joined(others) if others else first
+
+    def mean_and_stddev(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both, shape (n,) or (n, D) each, in one pass over the rows."""
+        mean, stddev = self._all(lambda p: (p.mean, p.stddev))
+        return self._targets(mean), self._targets(stddev)
 
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of targets, in the user's units: (..., n) or (..., n, D) -> (..., n)."""
@@ -163,8 +146,8 @@ class Prediction:
         return self._quantiles("quantile", q)
 
     def interval(self, coverage: float = 0.9) -> np.ndarray:
-        """Ends of the interval with equal tails that holds ``coverage``, shape (n, 2) or (n, 2, D)."""
-        coverage = _check_open_unit("coverage", coverage)
+        """The interval with equal tails that holds ``coverage``, shape (n, 2) or (n, 2, D)."""
+        coverage = checks.fraction("coverage", coverage)
         tail = (1 - coverage) / 2
         if not 0 < tail < 1 - tail < 1:
             raise ValueError(f"coverage is {coverage!r}, too close to 0 or 1 for an interval with two tails")
@@ -181,29 +164,27 @@ class Prediction:
 
         n_draws = checks.at_least("n_draws", n_draws, 0)
         seed = int(check_random_state(random_state).randint(2**31 - 1))
-        generator = torch.Generator(self._model.like.device).manual_seed(seed)
-        return self._targets(self._each(lambda p: p.sample(n_draws, generator), dim=1))
+        generator = torch.Generator(self._device).manual_seed(seed)
+        return self._targets(self._each(lambda p: p.sample(n_draws, generator), axis=1))
 
     def modes(self) -> Modes:
         """The local maxima of every row, heaviest first; locations have shape (n_i,) or (n_i, D)."""
-        return Modes(
-            tuple(
-                Mode(self._targets(_numpy(row.locations)), _numpy(row.masses), _numpy(row.log_densities))
-                for part in self._ask(lambda p: p.modes())
-                for row in part
-            ),
-            np.array,
+        rows = tuple(
+            Mode(self._targets(_numpy(row.locations)), _numpy(row.masses), _numpy(row.log_densities))
+            for modes in self._ask(lambda p: p.modes())
+            for row in modes
         )
+        return Modes(rows, np.array)
 
     def highest_density_region(self, mass: float = 0.9) -> Region:
         """The smallest region that holds ``mass``; for one target a union of intervals for every row."""
-        mass = _check_open_unit("mass", mass)
-        parts = self._ask(lambda p: p.highest_density_region(mass))
-        thresholds = [_numpy(part.log_threshold) for part in parts]
+        mass = checks.fraction("mass", mass)
+        regions = self._ask(lambda p: p.highest_density_region(mass))
+        thresholds = [_numpy(region.log_threshold) for region in regions]
         intervals = None
         if self.n_targets == 1:
-            intervals = tuple(_numpy(row) for part in parts for row in part.intervals or ())
-        return Region(mass, np.concatenate([np.empty(0), *thresholds]), self.log_prob, intervals)
+            intervals = tuple(_numpy(row) for region in regions for row in region.intervals or ())
+        return Region(mass, np.concatenate(thresholds), self.log_prob, intervals)
 
     def expectation(self, fn: Callable[[np.ndarray], Any]) -> np.ndarray:
         """Expectation of a function of the targets.
@@ -220,7 +201,7 @@ class Prediction:
             values = np.asarray(fn(self._targets(_numpy(y))))
             if values.shape[:2] != tuple(y.shape[:2]):
                 raise ValueError(
-                    f"fn must keep the first two axes of what it is given, {tuple(y.shape[:2])}; "
+                    f"fn must keep the first two axes of its argument, {tuple(y.shape[:2])}; "
                     f"it returned shape {values.shape}"
                 )
             return torch.as_tensor(values, device=y.device).to(torch.float64)
@@ -228,73 +209,84 @@ class Prediction:
         return self._each(lambda p: p.expectation(inner))
 
     def apply(self, fn: Callable[..., Tensor], *arrays: Any) -> np.ndarray:
-        """Ask a question of your own: call ``fn`` with the torch predictive of each chunk of rows.
+        """Call a function with the torch predictive distribution of each chunk of rows.
 
         Args:
             fn: Takes an :class:`ebreg.predictive.Predictive` of B rows and the same rows of each array, as
                 float64 tensors (B, D); returns a tensor with rows first, (B, ...).
             *arrays: Targets and the like, shape (n,) or (n, D).
         """
-        tensors = [self._rows_of(array) for array in arrays]
-        return self._each(fn, *tensors)
+        return self._each(fn, *(self._rows_of(array) for array in arrays))
 
     def to_frame(self, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd.DataFrame":
-        """A pandas table with the index of X: means, deviations, quantiles, and the trust of every row.
+        """A pandas table with the index of X: means, deviations, quantiles and diagnostics, in one pass.
 
         Columns are named ``mean``, ``std``, ``q0.05`` and so on; with several targets, or one with a name,
         they carry it in front, as in ``price mean``.
         """
         try:
             import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame needs pandas: pip install ebreg[pandas]") from error
+        except ImportError as missing:
+            raise ImportError("to_frame needs pandas: pip install ebreg[pandas]") from missing
         D = self.n_targets
-        quantiles = np.atleast_1d(quantiles).tolist()
-        if len(set(quantiles)) < len(quantiles):
-            raise ValueError(f"quantiles must differ from each other, got {quantiles}")
-        columns = {"mean": self.mean, "std": self.stddev}
-        columns |= {
-            f"q{float(q)!r}": values for q, values in zip(quantiles, self.quantile(quantiles), strict=True)
-        }
-        names = list(self._names or ([f"y{d}" for d in range(D)] if D > 1 else [""]))
+        levels = self._levels(np.atleast_1d(quantiles))
+        if len(levels.unique()) < len(levels):
+            raise ValueError(f"quantiles must differ from each other, got {levels.tolist()}")
+        mean, std, values, size, error = self._all(
+            lambda p: (
+                p.mean,
+                p.stddev,
+                p.quantile(levels).transpose(0, 1),  # rows first
+                p.effective_sample_size,
+                p.log_partition_error,
+            )
+        )
+        columns = {"mean": mean, "std": std}
+        columns |= {f"q{q!r}": values[:, i] for i, q in enumerate(levels.tolist())}
+        names = self._names or ([f"y{d}" for d in range(D)] if D > 1 else [""])
         table = {
-            f"{name} {what}".strip(): values.reshape(len(self), D)[:, d]
+            f"{name} {what}".strip(): values[:, d]
             for d, name in enumerate(names)
             for what, values in columns.items()
         }
-        table["effective_sample_size"] = self.effective_sample_size
-        table["log_partition_error"] = self.log_partition_error
+        table |= {"effective_sample_size": size, "log_partition_error": error}
         return pd.DataFrame(table, index=self._index)
 
     def _quantiles(self, verb: str, q: Any) -> np.ndarray:
-        levels = checks.numbers("q", q).double()
-        if not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"quantile levels must lie in (0, 1), got {levels.flatten().tolist()[:10]}")
+        levels = self._levels(q)
         if levels.dim() > 2 or (levels.dim() == 2 and levels.shape[1] != len(self)):
             raise ValueError(f"q must have shape (), (Q,) or (Q, {len(self)}), got {tuple(levels.shape)}")
         if levels.dim() == 2 and verb == "quantile" and self.n_targets > 1:
             raise ValueError(f"q must have shape () or (Q,) for several targets, got {tuple(levels.shape)}")
         if levels.dim() == 2:
-            answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, dim=1)
+            answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, axis=1)
         else:
-            answers = self._each(lambda p: getattr(p, verb)(levels), dim=levels.dim())
+            answers = self._each(lambda p: getattr(p, verb)(levels), axis=levels.dim())
         if self.n_targets > 1 and levels.numel():
             self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
         return self._targets(answers)
 
+    @staticmethod
+    def _levels(q: Any) -> Tensor:
+        levels = checks.numbers("q", q).double()
+        if not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"quantile levels must lie in (0, 1), got {levels.flatten().tolist()[:10]}")
+        return levels
+
     def _warn_of_extremes(self, tail: float) -> None:
         # Quantiles of several targets are those of weighted draws, of which few lie so far out.
-        rough = int(((self.effective_sample_size * tail < _FEWEST_BEYOND) & ~self.weak).sum())
-        if rough:
+        n = int(self._each(_is_extreme(tail), warn=False).sum())
+        if n:
             warnings.warn(
-                f"quantiles at a level of {tail:g} from an end rest on fewer than {_FEWEST_BEYOND} draws in "
-                f"{rough} of {len(self)} rows; a larger n_draws in predict_distribution makes them finer",
+                f"quantiles at a level of {tail:g} from 0 or 1 rest on fewer than {_FEWEST_BEYOND} draws in "
+                f"{n} of {len(self)} rows; pass accuracy=Accuracy(n_draws=...) with more draws to "
+                "predict_distribution for better ones",
                 TrustWarning,
                 stacklevel=stack_level(),
             )
 
     def _at(self, question: Callable[[Predictive, Tensor], Tensor], y: Any) -> np.ndarray:
-        # Targets (..., n, D), rows of which are asked about chunk by chunk.
+        # Targets (..., n, D), whose rows are asked about chunk by chunk.
         values = checks.numbers("y", y).double()
         values = values[..., None] if self._drop else values
         expected = (len(self), self.n_targets)
@@ -303,45 +295,34 @@ class Prediction:
             raise ValueError(f"y must have shape {shape}, one target for each row; got {np.shape(y)}")
         if torch.isnan(values).any():
             raise ValueError("y must not be NaN; remove those rows")
-        n_each = math.prod(values.shape[:-2])
-        rows_first = values.reshape(n_each, *expected).transpose(0, 1)  # (n, S, D)
+        rows_first = values.reshape(math.prod(values.shape[:-2]), *expected).transpose(0, 1)  # (n, S, D)
         answers = self._each(lambda p, y: question(p, y.transpose(0, 1)).T, rows_first)
         return answers.T.reshape(values.shape[:-1])
 
     def _each(
-        self, question: Callable[..., Tensor], *tensors: Tensor, dim: int = 0, watch: bool = True
+        self, question: Callable[..., Tensor], *tensors: Tensor, axis: int = 0, warn: bool = True
     ) -> np.ndarray:
-        # The answers, whose rows lie along dim, of all chunks together.
-        return np.concatenate(
-            self._ask(lambda *args: _numpy(question(*args)), *tensors, watch=watch), axis=dim
-        )
+        # One array from the answers of all chunks, whose rows lie along the axis.
+        answers = self._ask(lambda *args: _numpy(question(*args)), *tensors, warn=warn)
+        return np.concatenate(answers, axis=axis)
 
-    def _ask(self, question: Callable[..., Any], *tensors: Tensor, watch: bool = True) -> list[Any]:
-        # The answer of every chunk; at least one, also of no rows: it knows the shapes of empty answers.
-        answers, weak = [], []
-        for start in range(0, max(1, len(self)), self._chunk):
-            rows = slice(start, start + self._chunk)
-            p = self._predictive(start)
-            answers.append(question(p, *(tensor[rows].to(self._model.like.device) for tensor in tensors)))
-            if watch and not self._warned:
-                weak.append(_numpy(p.weak))
-        if weak:
-            self._warn(np.flatnonzero(np.concatenate(weak)))
+    def _all(self, questions: Callable[[Predictive], tuple[Tensor, ...]]) -> tuple[np.ndarray, ...]:
+        # Several arrays, with rows first, from one pass over the chunks.
+        answers = self._ask(lambda p: tuple(map(_numpy, questions(p))))
+        return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
+
+    def _ask(self, question: Callable[..., Any], *tensors: Tensor, warn: bool = True) -> list[Any]:
+        # The answer of every chunk, given its rows of the tensors.
+        answers, unreliable = [], []
+        for rows, p in self._chunks:
+            answers.append(question(p, *(tensor[rows].to(self._device) for tensor in tensors)))
+            if warn and not self._warned:
+                unreliable.append(_numpy(p.unreliable))
+        if unreliable:
+            self._warn_of_unreliable(np.flatnonzero(np.concatenate(unreliable)))
         return answers
 
-    def _predictive(self, start: int) -> Predictive:
-        # Of the chunk that starts there; kept for the next question where there are not too many.
-        if start in self._kept:
-            return self._kept[start]
-        p = self._of(self._x[start : start + self._chunk])
-        if len(self) <= _MOST_KEPT[min(self.n_targets, 2)]:
-            self._kept[start] = p
-        return p
-
-    def _of(self, x: Tensor) -> Predictive:
-        return self._model.predictive(x, **self._model.relevant(self._settings))
-
-    def _warn(self, rows: np.ndarray) -> None:
+    def _warn_of_unreliable(self, rows: np.ndarray) -> None:
         self._warned = True
         if not len(rows):
             return
@@ -349,12 +330,13 @@ class Prediction:
         why, more = (
             ("the nodes do not resolve the density", "n_nodes")
             if self.n_targets == 1
-            else ("the draws are worth too few of the model's own, or leave log Z rough", "n_draws")
+            else ("the effective sample size is small, or log Z inaccurate,", "n_draws")
         )
         warnings.warn(
-            f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are rough. Look at "
-            f"effective_sample_size and log_partition_error; a larger {more} in predict_distribution, or a "
-            "longer training, may help. Such rows are often far from the training data.",
+            f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are unreliable. Look at "
+            f"effective_sample_size and log_partition_error. A larger {more} may help, by "
+            f"accuracy=Accuracy({more}=...) in predict_distribution, or a longer training. Such rows are often "
+            "far from the training data.",
             TrustWarning,
             stacklevel=stack_level(),
         )
@@ -368,24 +350,14 @@ class Prediction:
     def _targets(self, values: np.ndarray) -> np.ndarray:
         return values[..., 0] if self._drop else values
 
+    @property
+    def _device(self) -> torch.device:
+        return self._chunks.model.reference.device
 
-# What may be set; a model takes those that mean something to it.
-SETTINGS = ("n_nodes", "max_nodes", "n_draws", "max_draws", "n_replicates", "seed")
-# Draws beyond a quantile, below which it is rough.
-_FEWEST_BEYOND = 5
-# Rows at once, by one target or several: what a chunk needs stays well below a gigabyte.
-_CHUNKS = {1: 256, 2: 32}
-# Rows whose distributions are kept between questions: some 40 kB each for one target, up to 1 MB for several.
-_MOST_KEPT = {1: 2048, 2: 256}
+
+def _is_extreme(tail: float) -> Callable[[Predictive], Tensor]:
+    return lambda p: (p.effective_sample_size * tail < _FEWEST_BEYOND) & ~p.unreliable
 
 
 def _numpy(values: Tensor) -> np.ndarray:
     return values.detach().cpu().numpy()
-
-
-def _check_open_unit(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number in (0, 1), got {value!r}")
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must lie in (0, 1), got {value:g}; 0.9 stands for 90 %")
-    return float(value)

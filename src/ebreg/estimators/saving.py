@@ -85,7 +85,7 @@ class Saving(BaseEstimator):
         regressor.design_ = Design(**config["design"])
         regressor.model_ = cls._keeps.of(*_blank(regressor.design_, copy.deepcopy(backbone)))
         folders.fill(regressor.model_, tensors)
-        regressor.model_.exact().eval()
+        regressor.model_.to_float64().eval()
         regressor._fitted_backbone = backbone
         regressor.interrupted_ = False
         regressor._drop_target_axis = _entry(config, "drop_target_axis", bool)
@@ -106,7 +106,7 @@ def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
     units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
     with seeded(0):
-        return design.parts(units.ends, backbone), units
+        return design.parts(units.standard_bounds, backbone), units
 
 
 def _name(dtype: torch.dtype | None) -> str | None:

@@ -10,7 +10,7 @@ from ebreg import metrics, plots
 from ebreg.datasets import ToyTask, gustafsson
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
-from ebreg.predictive import Predictive
+from ebreg.predictive import Accuracy, Predictive
 from ebreg.training import fit
 from ebreg.training.config import TrainingConfig
 
@@ -63,7 +63,7 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
     )
     x = task.x_grid()[::8]
     n_draws = 1024
-    p = model.predictive(x, n_draws=n_draws)
+    p = model.predictive(x, Accuracy(n_diagnostic_draws=n_draws))
     targets = task.y_grid()[:, None].expand(-1, len(x), 1)  # (G, B, 1)
     truth = task.log_density(x.T, task.y_grid())
     energy, proposal = p.log_prob(targets), p.proposal.log_prob(targets)

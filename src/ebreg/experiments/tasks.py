@@ -94,7 +94,7 @@ def _read_points(path: Path, stamp: int) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def measure(task: ToyTask, model: Model) -> Measured:
     """Judge a trained model."""
-    exact = copy.deepcopy(model).exact().eval()
+    exact = copy.deepcopy(model).to_float64().eval()
     if task.x_test is None or task.y_test is None:
         return _by_rows(_kl, task, exact, task.x_grid())
     return _by_rows(_nll, task, exact, task.x_test, task.y_test)

@@ -1,26 +1,26 @@
-"""What can be asked of p(y | x), and who answers for an energy-based model with its proposal.
+"""Predictive distributions: p(y | x) as data, made once, in the user's units.
 
-:class:`Predictive` is the protocol. :class:`Quadrature1D` answers for one target, :class:`ImportanceND` for
-several, :class:`ebreg.distributions.GaussianMixture` for itself; :class:`Grouped` joins those of several
-groups of rows, and :class:`Rescaled` adds the user's units.
-A row's answer never depends on the other rows of the batch.
+:class:`Predictive` lists the verbs. There are three forms: :class:`NodeDensity` for one target, made by
+:func:`quadrature`; :class:`WeightedDraws` for several, made by :func:`importance_sampling`;
+:class:`ebreg.distributions.GaussianMixture`, which is its own predictive distribution. A row's answer never
+depends on the other rows of the batch.
 """
 
-from ebreg.predictive.grouped import Grouped
-from ebreg.predictive.importance import ImportanceND
+from ebreg.predictive.accuracy import VALIDATION, Accuracy
+from ebreg.predictive.importance_sampling import importance_sampling
+from ebreg.predictive.node_density import NodeDensity
 from ebreg.predictive.protocol import Predictive
-from ebreg.predictive.quadrature import Quadrature1D
-from ebreg.predictive.refined import Unnormalized, refined
-from ebreg.predictive.rescaled import Rescaled
-from ebreg.predictive.support import Support
+from ebreg.predictive.quadrature import quadrature
+from ebreg.predictive.unnormalized import Unnormalized
+from ebreg.predictive.weighted_draws import WeightedDraws
 
 __all__ = [
-    "Grouped",
-    "ImportanceND",
+    "VALIDATION",
+    "Accuracy",
+    "NodeDensity",
     "Predictive",
-    "Quadrature1D",
-    "Rescaled",
-    "Support",
     "Unnormalized",
-    "refined",
+    "WeightedDraws",
+    "importance_sampling",
+    "quadrature",
 ]

@@ -1,21 +1,26 @@
-"""The questions that every predictive distribution answers, and the shape they are asked in."""
+"""Predictive: what every predictive distribution answers, and in which shapes."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from ebreg._utils import checks
 from ebreg.distributions.regions import Modes, Region
-
-Energy = Callable[[Tensor], Tensor]
 
 
 @runtime_checkable
 class Predictive(Protocol):
-    """The questions; B rows, D targets."""
+    """p(y | x) of B rows and D targets, in the user's units."""
+
+    def __len__(self) -> int:
+        """B."""
+
+    def __getitem__(self, rows: Any, /) -> "Predictive":
+        """Some of the rows: a slice, row numbers or a mask."""
+
+    def joined(self, others: Sequence[Any], /) -> "Predictive":
+        """These rows and, below them, those of others of the same form."""
 
     @property
     def mean(self) -> Tensor:
@@ -58,7 +63,7 @@ class Predictive(Protocol):
         """Standard error of log Z(x), shape (B,)."""
 
     @property
-    def weak(self) -> Tensor:
+    def unreliable(self) -> Tensor:
         """Rows whose answers the sampling or the quadrature does not support, shape (B,)."""
 
     def log_prob(self, y: Tensor, /) -> Tensor:
@@ -84,9 +89,3 @@ class Predictive(Protocol):
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
-
-
-def flat(y: Tensor, B: int, D: int) -> Tensor:
-    """Targets (..., B, D) as (n, B, D); a wrong shape would else broadcast into a wrong answer."""
-    checks.shape("y", y, (*["..."] * (y.dim() - 2), B, D))
-    return y.reshape(math.prod(y.shape[:-2]), B, D)

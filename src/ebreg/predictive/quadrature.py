@@ -1,179 +1,125 @@
-"""Quadrature1D: p(y | x) of one target, as one density in closed form."""
+"""Quadrature: the density of one target at nodes, as many as each row needs."""
 
-from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ebreg import importance, sampling
-from ebreg._utils import checks
-from ebreg.distributions import check_mass, quantiles
 from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.log_linear import LogLinear
-from ebreg.distributions.regions import Modes, Region
-from ebreg.predictive.protocol import Energy, flat
-from ebreg.predictive.support import Support
+from ebreg.predictive.accuracy import Accuracy
+from ebreg.predictive.node_density import NodeDensity
+from ebreg.predictive.unnormalized import Unnormalized
 
-_WEAK_ERROR = 0.05
-# Where the first nodes of a tail are, in widths of it: the energy is a parabola there.
+# The first nodes in a tail, in widths of the tail: the energy is a parabola there.
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
-# And those beside a closed end, in widths of the whole: a density may rise without limit there.
+# The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
 _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 
 
-class Quadrature1D:
-    """p(y | x) for one target, by nodes and interpolation between them.
+@torch.no_grad()
+def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+    """p(y | x) of one target: f at nodes, normalised, in the user's units.
 
-    Cubics between the nodes give four times as many, and between those the log density is linear. Half of the
-    nodes lie at the proposal's quantiles and evenly over the support; the other half where those have shown
-    mass, so mass that the proposal misses is found and resolved.
+    Every row starts with ``n_nodes``. A row whose log Z is less accurate than the tolerance is computed again
+    with four times as many, up to ``max_nodes``; it decides for itself, so its answer does not depend on the
+    other rows. The other rows are padded by nodes that coincide.
 
-    Args:
-        energy: f(x, .) of the batch: (N, B, 1) -> (N, B).
-        proposal: Shape (B,), with ``from_uniform``.
-        n_rows: B.
-        support: Where the mass can be; None: the proposal's reach.
-        n_nodes: Nodes a row, tails apart.
-        n_draws: Draws for the diagnostics of the proposal.
+    Half of the nodes lie at the proposal's quantiles and evenly over the box of the tail; the other half
+    where those have shown mass. Cubics between the nodes give four times as many, and between those the log
+    density is linear.
     """
+    rows = torch.arange(len(target), device=target.h.device)
+    curves: list[tuple[Tensor, _Curve]] = []
+    *counts, most = accuracy.node_counts
+    for n_nodes in counts:
+        curve = _resolve(target[rows], n_nodes)
+        accurate = curve.error <= accuracy.tolerance
+        curves.append((rows[accurate], curve[accurate]))
+        rows = rows[~accurate]
+        if not len(rows):
+            break
+    if len(rows) or not curves:
+        curves.append((rows, _resolve(target[rows], most)))
+    return _joined(curves, target, accuracy)
 
-    def __init__(
-        self,
-        energy: Energy,
-        proposal: Any,
-        n_rows: int,
-        support: Support | None = None,
-        n_nodes: int = 512,
-        n_draws: int = 512,
-    ):
-        checks.at_least("n_nodes", n_nodes, 16)
-        checks.at_least("n_draws", n_draws, 1)
-        self.proposal = proposal
-        self._energy, self._B, self._n_draws = energy, n_rows, n_draws
-        closed = (False, False)
-        if support is not None:
-            closed = (bool(support.closed[0]), bool(support.closed[1]))
-        nodes = self._first_nodes(n_nodes // 4, support)
-        log_f = self._evaluate(nodes)
-        # A cell errs by about p times its width cubed: nodes as dense as the cube root of p err least.
-        curve = LogLinear(nodes, log_f / 3, closed)
-        levels = (torch.arange(n_nodes // 2, dtype=torch.float64, device=nodes.device) + 0.5) / (n_nodes // 2)
-        more = curve.icdf(levels[:, None].expand(-1, n_rows))
-        nodes, order = torch.cat([nodes, more]).sort(dim=0)
-        log_f = torch.cat([log_f, self._evaluate(more)]).gather(0, order)
-        self._curve = LogLinear(*interpolated(nodes, log_f), closed)
-        half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
-        half[-1] = True
-        self._coarse = LogLinear(*interpolated(nodes[half], log_f[half]), closed)
 
-    @property
-    def mean(self) -> Tensor:
-        """Shape (B, 1)."""
-        return self._curve.mean[:, None]
+@dataclass(frozen=True)
+class _Curve:
+    """Nodes and values, (B, N), in standard units; log Z and its error, (B,)."""
 
-    @property
-    def variance(self) -> Tensor:
-        """Shape (B, 1)."""
-        return self._curve.variance[:, None]
+    nodes: Tensor
+    log_f: Tensor
+    log_z: Tensor
+    error: Tensor
 
-    @property
-    def stddev(self) -> Tensor:
-        """Shape (B, 1)."""
-        return self.variance.sqrt()
+    def __getitem__(self, rows: Tensor) -> "_Curve":
+        return _Curve(self.nodes[rows], self.log_f[rows], self.log_z[rows], self.error[rows])
 
-    @property
-    def covariance(self) -> Tensor:
-        """Shape (B, 1, 1)."""
-        return self.variance[..., None]
 
-    @property
-    def log_partition(self) -> Tensor:
-        """Shape (B,)."""
-        return self._curve.log_partition
+def _resolve(target: Unnormalized, n_nodes: int) -> _Curve:
+    bounded = _bounded(target)
+    nodes = _first_nodes(target, n_nodes // 4)  # (N, B)
+    log_f = target.energy(nodes[..., None])
+    # A segment errs by about p times its width cubed: nodes as dense as the cube root of p err least.
+    sketch = LogLinear(nodes.T, log_f.T / 3, bounded)
+    levels = (torch.arange(n_nodes // 2, dtype=torch.float64, device=nodes.device) + 0.5) / (n_nodes // 2)
+    more = sketch.at_levels(levels[:, None].expand(-1, len(target)))
+    nodes, order = torch.cat([nodes, more]).sort(dim=0)
+    log_f = torch.cat([log_f, target.energy(more[..., None])]).gather(0, order)
+    fine_nodes, fine_log_f = (part.T for part in interpolated(nodes, log_f))
+    log_z = LogLinear(fine_nodes, fine_log_f, bounded).log_integral
+    half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
+    half[-1] = True
+    coarse_nodes, coarse_log_f = (part.T for part in interpolated(nodes[half], log_f[half]))
+    coarse = LogLinear(coarse_nodes, coarse_log_f, bounded)
+    return _Curve(fine_nodes, fine_log_f, log_z, (log_z - coarse.log_integral).abs())
 
-    @property
-    def log_partition_error(self) -> Tensor:
-        """What leaving out every other node changes, several times the error. Shape (B,)."""
-        return (self._curve.log_partition - self._coarse.log_partition).abs()
 
-    @property
-    def effective_sample_size(self) -> Tensor:
-        """Of the proposal's draws, shape (B,). The answers do not rest on them; they judge the proposal."""
-        return importance.effective_sample_size(*self._ratios)
+def _bounded(target: Unnormalized) -> tuple[bool, bool]:
+    if target.tail is None:
+        return False, False
+    below, above = target.tail.is_bounded
+    return bool(below), bool(above)
 
-    @property
-    def pareto_k(self) -> Tensor:
-        """Of the proposal's draws, shape (B,)."""
-        return importance.pareto_k(*self._ratios)
 
-    @property
-    def weak(self) -> Tensor:
-        """Rows whose log Z is not known to 0.05, shape (B,)."""
-        return self.log_partition_error > _WEAK_ERROR
-
-    def log_prob(self, y: Tensor) -> Tensor:
-        """Log density of the interpolant, a proper density: it cannot flatter. (..., B, 1) -> (..., B)."""
-        return self._curve.log_prob(flat(y, self._B, 1)[..., 0]).reshape(y.shape[:-1])
-
-    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Shape (n, B, 1)."""
-        u = torch.rand(n, self._B, dtype=torch.float64, generator=generator, device=self._curve.nodes.device)
-        return self._curve.icdf(u)[..., None]
-
-    def cdf(self, y: Tensor) -> Tensor:
-        """(..., B, 1) -> (..., B)."""
-        return self._curve.cdf(flat(y, self._B, 1)[..., 0]).reshape(y.shape[:-1])
-
-    def icdf(self, q: Tensor | float) -> Tensor:
-        """Levels (), (Q,) or (Q, B) -> (B, 1) or (Q, B, 1)."""
-        return quantiles(self._curve.icdf, q, self._B, 1)
-
-    def quantile(self, q: Tensor | float) -> Tensor:
-        """As :meth:`icdf`: one target is its own marginal."""
-        return self.icdf(q)
-
-    def modes(self) -> Modes:
-        """Local maxima with the mass of their hills."""
-        return self._curve.modes()
-
-    def highest_density_region(self, mass: float) -> Region:
-        """The smallest union of intervals that holds ``mass``."""
-        check_mass(mass)
-        return self._curve.highest_density_region(mass)
-
-    def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
-        """Expectation of ``fn``, (M, B, 1) -> (M, B, ...)."""
-        return self._curve.expectation(lambda y: fn(y[..., None]))
-
-    def _first_nodes(self, n: int, support: Support | None) -> Tensor:
-        # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
-        levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-        quantile = self.proposal.from_uniform(levels[:, None, None].expand(-1, self._B, -1))
-        quantile = quantile[..., 0].double().sort(dim=0).values
-        low, high = quantile[0], quantile[-1]
+def _first_nodes(target: Unnormalized, n: int) -> Tensor:
+    # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
+    levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    quantiles = target.proposal.from_uniform(levels[:, None, None].expand(-1, len(target), -1))
+    quantiles = quantiles[..., 0].double().sort(dim=0).values  # (n, B)
+    tail = target.tail
+    if tail is None:
+        low, high = quantiles[0], quantiles[-1]
         width = high - low
-        if support is not None:
-            ends = (support.low, support.high, support.width)
-            low, high, width = (end.double().expand_as(low) for end in ends)
-        closed_low, closed_high = (False, False) if support is None else map(bool, support.closed)
-        t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
-        even = low + t * (high - low)
-        even[-1] = high  # rounding must not move the end itself
-        out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
-        left = low + near if closed_low else low - out
-        right = high - near if closed_high else high + out
-        nodes = torch.cat([quantile, even, left, right]).sort(dim=0).values
-        return nodes if support is None else nodes.clamp(*(end.double() for end in support.limits))
+    else:
+        low, high, width = (end.expand(len(target)) for end in (tail.low, tail.high, tail.width))
+    t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
+    even = low + t * (high - low)
+    even[-1] = high  # rounding must not move the end itself
+    out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
+    bounded_below, bounded_above = _bounded(target)
+    left = low + near if bounded_below else low - out
+    right = high - near if bounded_above else high + out
+    nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
+    return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 
-    def _evaluate(self, nodes: Tensor) -> Tensor:
-        with torch.no_grad():
-            return self._energy(nodes[..., None]).double()
 
-    @cached_property
-    def _ratios(self) -> tuple[Tensor, Tensor]:
-        u = sampling.sobol(self._n_draws, 1).to(self._curve.nodes.device)
-        with torch.no_grad():
-            draws = self.proposal.from_uniform(u[:, None].expand(-1, self._B, -1))
-            return self._energy(draws), self.proposal.log_prob(draws)
+def _joined(curves: list[tuple[Tensor, _Curve]], target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+    # All rows in their order and in the user's units, those with fewer nodes padded.
+    order = torch.cat([rows for rows, _ in curves]).argsort()
+    first, *others = [_in_units(curve, target[rows], accuracy) for rows, curve in curves]
+    return first.joined(others)[order] if others else first
+
+
+def _in_units(curve: _Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+    log_partition = curve.log_z + target.log_scale
+    return NodeDensity(
+        nodes=target.to_units(curve.nodes[..., None])[..., 0],
+        log_density=curve.log_f - log_partition[:, None],
+        bounded=_bounded(target),
+        log_partition=log_partition,
+        log_partition_error=curve.error,
+        proposal=target.proposal_in_units,
+        n_diagnostic_draws=accuracy.n_diagnostic_draws,
+    )

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor, nn
 
-from ebreg.models import Model, evaluating
+from ebreg.models import Model, evaluation_mode
 from ebreg.training.batches import Data, TensorData, weights_of
 
 
@@ -69,8 +69,8 @@ def backbones_of(method: nn.Module) -> list[nn.Module]:
 
 
 def _evaluated(model: Model, x: Tensor) -> Tensor:
-    with evaluating(model):
-        return model.finite_features(x.to(model.like.device))
+    with evaluation_mode(model):
+        return model.finite_features(x.to(model.reference.device))
 
 
 def _models(method: nn.Module) -> list[Model]:

@@ -89,7 +89,7 @@ def fit(
         raise FileExistsError(
             f"checkpoint {path} exists: pass resume=True to go on from it, or give another path to start anew"
         )
-    device = method.model.like.device
+    device = method.model.reference.device
     # Dropout and the like use the global random state.
     with (
         connect(device) as processes,
@@ -123,7 +123,7 @@ class _Run:
         self.method, self.data, self.validation = method, data, validation
         self.identity = identity
         self.config, self.processes = config, processes
-        self.device = method.model.like.device
+        self.device = method.model.reference.device
         self.weights = weights_of(data)
         self.augmentation = augmentation_of(data)
         self.state = State(method, config)

@@ -157,7 +157,7 @@ class State:
 
     @property
     def _device(self) -> torch.device:
-        return self.method.model.like.device
+        return self.method.model.reference.device
 
     def _selection(self, progress: Progress, tensors: dict[str, Tensor]) -> Selection:
         if progress.best_epoch is None or progress.lowest_epoch is None:

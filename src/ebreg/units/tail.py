@@ -45,5 +45,14 @@ class Tail(Float64Module):
         penalty = 0.5 * ((y - inside) / self.width.to(y.dtype)).square().sum(dim=-1)
         if self.bounds.are_open:
             return inside, penalty
+        return inside, penalty.masked_fill(~self.contains(y), torch.inf)
+
+    def contains(self, y: Tensor) -> Tensor:
+        """Whether y lies within the bounds: (..., D) -> (...)."""
         low, high = self.bounds.low.to(y.dtype), self.bounds.high.to(y.dtype)
-        return inside, penalty.masked_fill(((y < low) | (y > high)).any(dim=-1), torch.inf)
+        return ((y >= low) & (y <= high)).all(dim=-1)
+
+    @property
+    def is_bounded(self) -> tuple[Tensor, Tensor]:
+        """Which targets have a lower bound, and which an upper one, two of shape (D,)."""
+        return torch.isfinite(self.bounds.low), torch.isfinite(self.bounds.high)

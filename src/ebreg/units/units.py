@@ -19,7 +19,7 @@ class Units:
     Attributes:
         x: Of the inputs, such as those of a table or of pixels; None: a backbone takes them as they are.
         y: Of the targets.
-        bounds: Ends of the targets, in the user's units.
+        bounds: Of the targets, in the user's units.
         tail: Where the energy ends, in standard units; None leaves that to the network.
     """
 
@@ -46,8 +46,8 @@ class Units:
         )
 
     @property
-    def ends(self) -> Bounds:
-        """Of the targets, in standard units."""
+    def standard_bounds(self) -> Bounds:
+        """The bounds of the targets, in standard units."""
         return self.bounds.standardized(self.y) if self.tail is None else self.tail.bounds
 
     @classmethod
@@ -59,11 +59,11 @@ class Units:
     def blank(cls, n_inputs: int | None, n_targets: int, bounded: bool) -> "Units":
         """Of the same structure, for a state dict to fill."""
         D = n_targets
-        # The ends in the user's units and those in standard units are two things to fill.
-        ends = [Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D) for _ in range(2)]
+        # The bounds in the user's units and those in standard units are two modules to fill.
+        bounds = [Bounds(torch.zeros(D), torch.ones(D)) if bounded else Bounds.none(D) for _ in range(2)]
         return cls(
             None if n_inputs is None else Standardizer.identity(n_inputs, "x"),
             Standardizer.identity(D, "y"),
-            ends[0],
-            Tail(torch.zeros(D), torch.ones(D), torch.ones(D), ends[1]),
+            bounds[0],
+            Tail(torch.zeros(D), torch.ones(D), torch.ones(D), bounds[1]),
         )

@@ -152,7 +152,7 @@ def attach(model: Model, backbone: nn.Module, name: str) -> Model:
     """Put a backbone, and the units of its pixels, before a model of its features; in place."""
     model.backbone = nn.Sequential(backbone, model.backbone)
     model.x_units = backbones.find(name).units()
-    return model.to(model.like.device)
+    return model.to(model.reference.device)
 
 
 def expect(model: Model, image_shape: Sequence[int]) -> Model:

@@ -44,7 +44,7 @@ def measure(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[
     features = embedding.of(data)
     parts: list[dict[str, Tensor]] = []
     with embedding.as_inputs(model):
-        exact = give_end(copy.deepcopy(model), y_train).exact()
+        exact = give_end(copy.deepcopy(model), y_train).to_float64()
         for index in torch.arange(len(features)).split(_ROWS):
             h, y = features.__getitems__(index)
             answers = _own(exact, h, y, resolution)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from ebreg import plots
+from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.prediction import Prediction
 from ebreg.experiments.images.experiments import Experiment
 from ebreg.models import Model
@@ -28,5 +29,5 @@ def draw(experiment: Experiment, model: Model) -> "Figure":
     ranks = (torch.arange(n) + 0.5) / n * len(test)
     index = test.y[:, 0].argsort(stable=True)[ranks.long()]
     images, y = test.__getitems__(index.tolist())
-    dist = Prediction(copy.deepcopy(model).exact(), images)
+    dist = Prediction(Chunks(copy.deepcopy(model).to_float64(), images))
     return plots.examples(dist, images, y, task.target_names[: y.shape[1]])[0]

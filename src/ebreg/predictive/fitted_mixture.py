@@ -22,7 +22,7 @@ _BITS = 10
 
 
 @torch.no_grad()
-def adapted(draws: Tensor, log_weights: Tensor) -> FullMixture:
+def fit_mixture(draws: Tensor, log_weights: Tensor) -> FullMixture:
     """Fit a mixture with full covariances to the weighted draws of each row.
 
     A few steps of expectation maximisation, which start at draws that divide the row's mass evenly. Where a
@@ -43,7 +43,7 @@ def adapted(draws: Tensor, log_weights: Tensor) -> FullMixture:
     factor = _cholesky(covariance)  # (B, D, D)
     # Where the row's covariance is one, components are compared, and shrunk, in the row's own shape.
     z = torch.linalg.solve_triangular(factor, (y - centre).mT, upper=False).mT
-    shares, means, covariances = _fitted(z, weights, worth)
+    shares, means, covariances = _expectation_maximisation(z, weights, worth)
     logits, cholesky = shares.clamp_min(1e-12).log(), factor[:, None] @ _cholesky(covariances)
     return _rounded(
         torch.cat([logits + math.log1p(-_OUTER_SHARE), logits + math.log(_OUTER_SHARE)], dim=1),
@@ -94,7 +94,7 @@ def _overall(centred: Tensor, weights: Tensor, worth: Tensor) -> Tensor:
     return (1 - prior)[..., None] * covariance + floor
 
 
-def _fitted(z: Tensor, weights: Tensor, worth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _expectation_maximisation(z: Tensor, weights: Tensor, worth: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Expectation maximisation on draws z, (B, M, D), that have weights (B, M) and are worth (B,).
 
     Both steps are products of matrices: a log density of a Gaussian is linear in 1, z and the products of

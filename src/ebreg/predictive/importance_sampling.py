@@ -1,0 +1,122 @@
+"""Importance sampling: weighted draws of several targets, as many as each row needs (Eq. 7)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ebreg import importance, objectives, sampling
+from ebreg.distributions import FullMixture
+from ebreg.predictive.accuracy import Accuracy
+from ebreg.predictive.fitted_mixture import fit_mixture
+from ebreg.predictive.source import Source
+from ebreg.predictive.unnormalized import Unnormalized
+from ebreg.predictive.weighted_draws import WeightedDraws
+
+# A row gets other draws until their effective number is this, and this share of them: those of the proposal
+# must nearly be draws of p, since what they do not reach does not show in their weights; those of a mixture
+# that was fitted to the row have been where the mass is.
+_GOOD_SIZE = 200
+_GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
+# Rounds of draws that only show where the next are to come from, and how many draws each: a fit to few draws
+# misses some of the tails, and log Z comes out low.
+_ROUNDS, _FEWEST_TO_FIT = 3, 1024
+
+
+@torch.no_grad()
+def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> WeightedDraws:
+    """p(y | x) of several targets: self-normalised importance sampling, in the user's units.
+
+    The draws are scrambled Sobol points pushed through the proposal, in a few independent replicates whose
+    spread is the error of log Z. A row whose draws have too small an effective sample size gets as many from
+    a mixture that is fitted to its first draws, and then more, up to ``max_draws``; it decides for itself, so
+    its answer does not depend on the other rows. The other rows are padded by draws of weight 0.
+    """
+    rows = torch.arange(len(target), device=target.h.device)
+    fitted: FullMixture | None = None
+    parts: list[tuple[Tensor, _Part]] = []
+    # As many draws once more, from a fitted mixture, before there are more of them.
+    counts = [accuracy.n_draws, *accuracy.draw_counts]
+    for n_draws in counts[:-1]:
+        part = _sample(Source(target[rows], fitted), n_draws, accuracy)
+        good = part.is_good
+        parts.append((rows[good], part[good]))
+        rows = rows[~good]
+        if not len(rows):
+            break
+        fitted = _fit(target[rows], part[~good], accuracy)
+    if len(rows) or not parts:
+        parts.append((rows, _sample(Source(target[rows], fitted), counts[-1], accuracy)))
+    return _joined(parts, target)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Draws (M, B, D) with f and log q, (M, B), in standard units; log Z of the replicates, (R, B)."""
+
+    draws: Tensor
+    f: Tensor
+    log_q: Tensor
+    log_z: Tensor
+    fitted: FullMixture | None
+
+    def __getitem__(self, rows: Tensor) -> "_Part":
+        fitted = None if self.fitted is None else self.fitted[rows]
+        return _Part(self.draws[:, rows], self.f[:, rows], self.log_q[:, rows], self.log_z[:, rows], fitted)
+
+    @property
+    def is_good(self) -> Tensor:
+        """Whether the effective sample size of a row is large enough, shape (B,)."""
+        share = _GOOD_SHARE if self.fitted is None else _GOOD_SHARE_FITTED
+        size = importance.effective_sample_size(self.f, self.log_q)
+        return size >= max(_GOOD_SIZE, share * len(self.f))
+
+    def fit(self) -> FullMixture:
+        """A mixture fitted to the weighted draws."""
+        return fit_mixture(self.draws, importance.log_weights(self.f, self.log_q))
+
+
+def _sample(source: Source, n_draws: int, accuracy: Accuracy) -> _Part:
+    B, D, R = len(source.target), source.target.n_targets, accuracy.n_replicates
+    points = [sampling.sobol(n_draws // R, D, accuracy.seed + r) for r in range(R)]
+    pieces = [source.draws(u[:, None].expand(-1, B, -1)) for u in points]
+    draws, log_q = (torch.cat(values) for values in zip(*pieces, strict=True))
+    f = source.target.energy(draws)
+    replicates = zip(f.unflatten(0, (R, -1)), log_q.unflatten(0, (R, -1)), strict=True)
+    log_z = torch.stack([objectives.log_partition(*replicate) for replicate in replicates])
+    return _Part(draws, f, log_q, log_z, source.fitted)
+
+
+def _fit(target: Unnormalized, part: _Part, accuracy: Accuracy) -> FullMixture:
+    fitted = part.fit()
+    if part.fitted is not None:
+        return fitted
+    # A fit to few good draws is a poor one, but its own draws are better. The number of rounds is fixed: the
+    # first to look good would be the first to have overlooked something.
+    n_draws = max(accuracy.n_draws, _FEWEST_TO_FIT)
+    for _ in range(_ROUNDS):
+        fitted = _sample(Source(target, fitted), n_draws, accuracy).fit()
+    return fitted
+
+
+def _joined(parts: list[tuple[Tensor, _Part]], target: Unnormalized) -> WeightedDraws:
+    # All rows in their order and in the user's units, those with fewer draws padded.
+    order = torch.cat([rows for rows, _ in parts]).argsort()
+    first, *others = [_in_units(part, target[rows]) for rows, part in parts]
+    return first.joined(others)[order] if others else first
+
+
+def _in_units(part: _Part, target: Unnormalized) -> WeightedDraws:
+    log_partition = objectives.log_partition(part.f, part.log_q) + target.log_scale
+    return WeightedDraws(
+        draws=target.to_units(part.draws),
+        log_weights=importance.log_weights(part.f, part.log_q),
+        log_density=part.f - log_partition,
+        n_draws=torch.full_like(log_partition, len(part.f), dtype=torch.long),
+        log_partition=log_partition,
+        log_partition_error=importance.replicate_error(part.log_z),
+        effective_sample_size=importance.effective_sample_size(part.f, part.log_q),
+        target=target,
+        fitted=part.fitted,
+        is_fitted=torch.full_like(log_partition, part.fitted is not None, dtype=torch.bool),
+    )

@@ -1,0 +1,112 @@
+"""NodeDensity: p(y | x) of one target as data, nodes and log densities."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg import importance, sampling
+from ebreg.distributions.log_linear import LogLinear
+
+_UNRELIABLE_ERROR = 0.05
+
+
+class NodeDensity(LogLinear):
+    """p(y | x) for B rows of one target: a log-linear density between nodes, with its diagnostics.
+
+    Every verb is a closed form of the nodes; no network is evaluated.
+
+    Args:
+        nodes: In the user's units, ascending along the last axis, shape (B, N). Rows are padded by nodes that
+            coincide.
+        log_density: Normalised, at the nodes, shape (B, N).
+        bounded: Whether the density ends at the first node, and at the last.
+        log_partition: Log of the normaliser Z(x), shape (B,).
+        log_partition_error: What leaving out every other node changes: several times the error. (B,).
+        proposal: In the user's units.
+        n_diagnostic_draws: Draws of the proposal that its diagnostics use.
+    """
+
+    def __init__(
+        self,
+        nodes: Tensor,
+        log_density: Tensor,
+        bounded: tuple[bool, bool],
+        log_partition: Tensor,
+        log_partition_error: Tensor,
+        proposal: Any,
+        n_diagnostic_draws: int = 512,
+    ):
+        super().__init__(nodes, log_density, bounded)
+        self.log_density = log_density
+        self.log_partition = log_partition
+        self.log_partition_error = log_partition_error
+        self.proposal = proposal
+        self.n_diagnostic_draws = n_diagnostic_draws
+
+    @property
+    def effective_sample_size(self) -> Tensor:
+        """Of the proposal's draws, shape (B,). The answers do not rest on them; they show the proposal."""
+        return importance.effective_sample_size(*self._ratios)
+
+    @property
+    def pareto_k(self) -> Tensor:
+        """Of the proposal's draws, shape (B,)."""
+        return importance.pareto_k(*self._ratios)
+
+    @property
+    def unreliable(self) -> Tensor:
+        """Rows whose log Z is not known to 0.05, shape (B,)."""
+        return self.log_partition_error > _UNRELIABLE_ERROR
+
+    def __getitem__(self, rows: Any) -> "NodeDensity":
+        """Some of the rows: a slice, row numbers or a mask."""
+        return NodeDensity(
+            self.nodes[rows],
+            self.log_density[rows],
+            self.bounded,
+            self.log_partition[rows],
+            self.log_partition_error[rows],
+            self.proposal[rows],
+            self.n_diagnostic_draws,
+        )
+
+    def joined(self, others: Sequence["NodeDensity"]) -> "NodeDensity":
+        """These rows and, below them, those of others."""
+        parts = [self, *others]
+        N = max(part.nodes.shape[1] for part in parts)
+        return NodeDensity(
+            torch.cat([pad(part.nodes, N) for part in parts]),
+            torch.cat([pad(part.log_density, N) for part in parts]),
+            self.bounded,
+            torch.cat([part.log_partition for part in parts]),
+            torch.cat([part.log_partition_error for part in parts]),
+            self.proposal.joined([other.proposal for other in others]),
+            self.n_diagnostic_draws,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The data alone: what was derived from it is computed again.
+        data = (self.nodes, self.log_density, self.bounded, self.log_partition, self.log_partition_error)
+        return NodeDensity, (*data, self.proposal, self.n_diagnostic_draws)
+
+    @cached_property
+    def _ratios(self) -> tuple[Tensor, Tensor]:
+        # Log densities of model and proposal at draws of the proposal, (M, B) each.
+        u = sampling.sobol(self.n_diagnostic_draws, 1).to(self.nodes.device)
+        with torch.no_grad():
+            draws = self.proposal.from_uniform(u[:, None].expand(-1, len(self), -1))
+            return self.log_prob(draws), self.proposal.log_prob(draws).double()
+
+
+def pad(values: Tensor, N: int) -> Tensor:
+    """Repeat a value in the middle of each row until there are N: (B, n) -> (B, N).
+
+    In the middle: the segments at both ends say how the tails fall off.
+    """
+    n = values.shape[1]
+    middle = n // 2
+    repeated = values[:, middle : middle + 1].expand(-1, N - n)
+    return torch.cat([values[:, :middle], repeated, values[:, middle:]], dim=1)

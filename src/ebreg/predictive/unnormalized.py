@@ -1,0 +1,68 @@
+"""Unnormalized: exp f(x, y) of a batch of inputs, with its proposal."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from ebreg.units import Bounds, Standardizer, Tail
+
+
+@dataclass(frozen=True)
+class Unnormalized:
+    """What a predictive distribution is made from: f, q and the features of B inputs, in standard units.
+
+    Attributes:
+        f: Features (B, H) and targets (M, B, D) -> f, (M, B).
+        q: Features -> the proposal, with ``from_uniform``, ``log_prob`` and rows that can be indexed.
+        h: Features, shape (B, H).
+        tail: Where the energy ends; None: the proposal's draws have to reach everything.
+        y_units: From standard units to the user's.
+        bounds: Of the targets, in the user's units.
+    """
+
+    f: Callable[[Tensor, Tensor], Tensor]
+    q: Callable[[Tensor], Any]
+    h: Tensor
+    tail: Tail | None
+    y_units: Standardizer
+    bounds: Bounds
+
+    def __len__(self) -> int:
+        return len(self.h)
+
+    def __getitem__(self, rows: Any) -> "Unnormalized":
+        """Some of the rows: a slice, row numbers or a mask."""
+        return replace(self, h=self.h[rows])
+
+    @property
+    def n_targets(self) -> int:
+        """D."""
+        return len(self.y_units.scale)
+
+    def energy(self, y: Tensor) -> Tensor:
+        """F at targets (M, B, D) in standard units, shape (M, B), float64."""
+        return self.f(self.h, y).double()
+
+    @cached_property
+    def proposal(self) -> Any:
+        """In standard units."""
+        return self.q(self.h)
+
+    @property
+    def proposal_in_units(self) -> Any:
+        """In the user's units."""
+        q = self.proposal.rescaled(self.y_units.shift, self.y_units.scale)
+        # To standard units and back, the bounds may have moved by a rounding error.
+        return q.between(self.bounds.low, self.bounds.high) if hasattr(q, "between") else q
+
+    @property
+    def log_scale(self) -> Tensor:
+        """Log of the Jacobian from standard units to the user's, shape ()."""
+        return self.y_units.scale.log().sum()
+
+    def to_units(self, y: Tensor) -> Tensor:
+        """From standard units to the user's: (..., D) -> (..., D); rounding does not leave the bounds."""
+        return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
