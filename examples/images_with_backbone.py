@@ -25,9 +25,9 @@ backbone = nn.Sequential(
     nn.ReLU(),
     nn.Flatten(),  # (B, 64)
 )
-X, y = bars(500, seed=0)
+X, y = bars(600, seed=0)
 X_test, y_test = bars(200, seed=1)
-model = EnergyRegressor(backbone=backbone, max_iter=15, random_state=0, verbose=False).fit(X, y)  # quick
+model = EnergyRegressor(backbone=backbone, max_iter=20, random_state=0, verbose=False).fit(X, y)  # quick
 
 p = model.predict_distribution(X_test)
 left = y_test < np.pi / 2

@@ -18,7 +18,7 @@ head = nn.Linear(32, 3 * K)
 parameters = [*features.parameters(), *energy.parameters(), *head.parameters()]
 optimizer = torch.optim.Adam(parameters, lr=3e-3)
 
-for step in range(151):
+for step in range(201):
     index = torch.randint(len(x_train), (128,))
     h, y = features(x_train[index]), y_train[index]
     logits, means, log_scales = head(h.detach()).chunk(3, dim=1)
@@ -34,5 +34,5 @@ for step in range(151):
     optimizer.zero_grad()
     (nce + kl).backward()
     optimizer.step()
-    if step % 50 == 0:
+    if step % 100 == 0:
         print(f"step {step}: nce {nce.item():.3f}")

@@ -7,7 +7,7 @@ import torch
 from ebreg import EnergyModel, TrainingConfig, fit, methods
 
 torch.manual_seed(0)
-n = 800
+n = 1500
 x = torch.rand(n, 1)
 angle = 2 * math.pi * torch.rand(n)
 radius = 1 + x[:, 0] + 0.1 * torch.randn(n)
