@@ -18,7 +18,7 @@ from ebreg.saving import checkpoints
 from ebreg.training import fit
 from ebreg.training.batches import Augmented, TensorData
 from ebreg.training.config import TrainingConfig
-from ebreg.training.frozen_features import Embedding, backbones_of
+from ebreg.training.frozen_features import FrozenFeatures, backbones_of
 from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2, frozen_epochs=2)
@@ -99,7 +99,7 @@ class TestFrozen:
     def test_it_is_the_training_of_heads_on_features(self, name: str):
         method, x_y, validation = method_of(name), images(), images(10, seed=1)
         config = replace(CONFIG, epochs=2)
-        embedding = Embedding(method, 7)
+        embedding = FrozenFeatures(method, 7)
         features, same = embedding.of(TensorData(*x_y)), embedding.of(TensorData(*validation))
         heads = method_of(name)
         result = fit(method, x_y, validation, config, progress=False)
@@ -131,7 +131,7 @@ class TestFrozen:
 def test_features_are_known_by_what_they_are_of():
     # Else a training on features could not be resumed on a processor that rounds otherwise.
     data = TensorData(*images())
-    one, other = (Embedding(method_of("joint-nce", seed), 7).of(data) for seed in (0, 1))
+    one, other = (FrozenFeatures(method_of("joint-nce", seed), 7).of(data) for seed in (0, 1))
     assert not torch.equal(one.x, other.x)
     assert one.checksum == other.checksum == data.checksum
 
@@ -143,7 +143,7 @@ def test_what_was_frozen_before_stays_so():
     assert not any(p.requires_grad for p in method.model.backbone.parameters())
 
 
-class TestOpening:
+class TestFirstStage:
     config = replace(CONFIG, epochs=2, frozen_epochs=0, mixture_epochs=1, averaging=None)
 
     def first_epoch(self, method: methods.Method) -> tuple[set[str], dict[str, float]]:
@@ -179,7 +179,7 @@ class TestOpening:
     @pytest.mark.parametrize("name", ["fixed-nce", "fixed-mle", "mdn-nll"])
     def test_the_others_have_none(self, name: str):
         method = method_of(name)
-        assert method.opening() is method
+        assert method.first_stage() is method
 
     @pytest.mark.parametrize("name", NAMES)
     def test_then_the_method_goes_on(self, name: str):

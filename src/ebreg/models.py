@@ -13,7 +13,7 @@ from ebreg._utils import checks
 from ebreg._utils.memory import is_lack_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
-from ebreg.networks import Parts
+from ebreg.networks import Networks
 from ebreg.predictive import Predictive, Rescaled, Support, Unnormalized
 from ebreg.sampling import RowByRow
 from ebreg.units import Bounds, Standardizer, Tail, Units
@@ -49,7 +49,7 @@ class Model(nn.Module):
         self.bounds = bounds or Bounds.none(n_targets)
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together."""
         raise NotImplementedError  # abstract
 
@@ -173,7 +173,7 @@ class MixtureModel(Model):
         self.head = head
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.mixture)
@@ -236,7 +236,7 @@ class EnergyModel(Model):
         self.tail = tail
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.energy, parts.mixture)

@@ -8,12 +8,11 @@ answer in torch. A score has one value for each row, lower is better, and its me
 from ebreg.metrics.calibration import calibration_curve, calibration_error, coverage, pit
 from ebreg.metrics.grid import kl_on_grid, log_normalize_on_grid, nll_on_grid
 from ebreg.metrics.scorers import crps_scorer, nll_scorer
-from ebreg.metrics.scores import cell_nll, crps, energy_score, interval_score, nll, pinball
+from ebreg.metrics.scores import crps, energy_score, interval_score, nll, pinball, rounded_nll
 
 __all__ = [
     "calibration_curve",
     "calibration_error",
-    "cell_nll",
     "coverage",
     "crps",
     "crps_scorer",
@@ -26,4 +25,5 @@ __all__ = [
     "nll_scorer",
     "pinball",
     "pit",
+    "rounded_nll",
 ]

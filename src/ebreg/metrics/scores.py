@@ -159,7 +159,7 @@ def interval_score(dist: Any, y: Any, coverage: float = 0.9) -> Values:
     return by_row("interval_score", score, dist, y)
 
 
-def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
+def rounded_nll(dist: Any, y: Any, resolution: Any) -> Values:
     r"""Negative log probability of the cell that a rounded target stands for.
 
     .. math:: -\log P(y - r/2 < Y \le y + r/2)
@@ -198,7 +198,7 @@ def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
         log_mass = torch.where(lost, _log_mass_of_cell(p, y, widths), torch.where(lost, 1.0, mass).log())
         return 0.0 - log_mass.clamp(max=0.0)  # rather than -0
 
-    return by_row("cell_nll", score, dist, y)
+    return by_row("rounded_nll", score, dist, y)
 
 
 def _log_mass_of_cell(p: Any, y: Tensor, widths: Tensor) -> Tensor:

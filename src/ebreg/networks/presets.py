@@ -12,7 +12,7 @@ from ebreg.units import Bounds
 
 
 @dataclass(frozen=True)
-class Parts:
+class Networks:
     """Networks that fit together: features of x, the energy on them, the mixture on them."""
 
     backbone: nn.Module
@@ -20,18 +20,18 @@ class Parts:
     mixture: MixtureHead
 
 
-def paper_1d(n_components: int = 4) -> Parts:
+def paper_1d(n_components: int = 4) -> Networks:
     """The networks of the paper's 1-D experiments: ten wide, one input, one target."""
-    return Parts(
+    return Networks(
         MLP(1, (10, 10)),
         EnergyHead(10, 1, target_widths=(10, 10), joint_widths=(10, 10), activation="relu", residual=True),
         MixtureHead(10, 1, n_components),
     )
 
 
-def image_heads(n_targets: int = 1, n_components: int = 4, n_features: int = 512) -> Parts:
+def image_heads(n_targets: int = 1, n_components: int = 4, n_features: int = 512) -> Networks:
     """The heads of the paper's image experiments, on features that come from elsewhere."""
-    return Parts(
+    return Networks(
         nn.Identity(),
         EnergyHead(
             n_features,
@@ -52,7 +52,7 @@ def table(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
-) -> Parts:
+) -> Networks:
     """The default for tables, for standardised inputs and targets: smooth, residual, 64 wide."""
     heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds)
     return replace(heads, backbone=MLP(n_inputs, (width, width), activation="silu", residual=True))
@@ -65,7 +65,7 @@ def smooth_heads(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
-) -> Parts:
+) -> Networks:
     """The heads of :func:`table`, on features that come from elsewhere.
 
     Args:
@@ -76,7 +76,7 @@ def smooth_heads(
         min_scale: Lower bound of the mixture's standard deviations, in standard units.
         bounds: Ends of the targets, in standard units.
     """
-    return Parts(
+    return Networks(
         nn.Identity(),
         EnergyHead(
             n_features,
@@ -98,7 +98,7 @@ def smooth_heads(
     )
 
 
-NETWORKS: dict[str, Callable[..., Parts]] = {
+NETWORKS: dict[str, Callable[..., Networks]] = {
     "paper-1d": paper_1d,
     "image-heads": image_heads,
     "smooth-heads": smooth_heads,

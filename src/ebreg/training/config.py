@@ -27,7 +27,7 @@ class TrainingConfig:
             this power: 8 looks back over the last ninth or so of the steps, however many there were, so
             training may stop at any time. None keeps the last weights.
         anchor: With validation, the epoch whose weights are kept unless those of another do better by more
-            than chance; counted from 0. None keeps the best, see :class:`ebreg.training.selection.Selection`.
+            than chance; counted from 0. None keeps the best, see :class:`ebreg.training.early_stopping.Selection`.
         patience: Epochs without a better validation NLL after which training stops; None trains to the end.
         precision: "float32", or "bf16" for autocast of the networks.
         seed: Of the order of examples and of the draws; the model comes with its weights.

@@ -1,4 +1,4 @@
-"""Embedding: features that are computed once, and models that take them in place of their inputs."""
+"""FrozenFeatures: features that are computed once, and models that take them in place of their inputs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from ebreg.models import Model, evaluating
 from ebreg.training.batches import Data, TensorData, weights_of
 
 
-class Embedding:
+class FrozenFeatures:
     """The features of examples under backbones that keep their weights, those of all backbones side by side.
 
     Args:

@@ -9,7 +9,7 @@ from torch import nn
 from ebreg.methods import Method
 from ebreg.training.batches import Data, augmentation_of
 from ebreg.training.config import TrainingConfig
-from ebreg.training.frozen_features import Embedding, backbones_of
+from ebreg.training.frozen_features import FrozenFeatures, backbones_of
 from ebreg.training.processes import Processes
 
 
@@ -31,7 +31,7 @@ class Stage:
     data: Data
     validation: Data | None
     resting: tuple[nn.Module, ...]
-    embedding: Embedding | None
+    embedding: FrozenFeatures | None
 
     def train(self) -> None:
         """Training mode, except for what rests."""
@@ -86,7 +86,7 @@ class Stages:
 
     def _stage(self, opening: bool, frozen: bool) -> Stage:
         self._freeze(frozen)
-        learner = self._method.opening() if opening else self._method
+        learner = self._method.first_stage() if opening else self._method
         parallel = self._processes.wrap(learner, all_learn=learner is self._method)
         data, validation = self._data, self._validation
         resting: tuple[nn.Module, ...] = ()
@@ -102,7 +102,7 @@ class Stages:
             parameter.requires_grad_(not frozen)
 
     @cached_property
-    def _embedded(self) -> tuple[Embedding, Data, Data | None]:
-        embedding = Embedding(self._method, self._config.validation_rows)
+    def _embedded(self) -> tuple[FrozenFeatures, Data, Data | None]:
+        embedding = FrozenFeatures(self._method, self._config.validation_rows)
         validation = None if self._validation is None else embedding.of(self._validation)
         return embedding, embedding.of(self._data), validation

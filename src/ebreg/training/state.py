@@ -14,7 +14,7 @@ from ebreg.methods import Method
 from ebreg.saving import checkpoints
 from ebreg.training.averaging import Average
 from ebreg.training.config import TrainingConfig
-from ebreg.training.selection import Selection
+from ebreg.training.early_stopping import Selection
 
 
 @dataclass

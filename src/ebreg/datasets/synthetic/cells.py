@@ -8,7 +8,7 @@ from numpy.random import RandomState
 from torch import Tensor
 
 from ebreg._utils import checks
-from ebreg.datasets.synthetic.streams import stream
+from ebreg.datasets.synthetic.random_numbers import stream
 
 # Lengths are in pixels of an image of this size, and grow with the size.
 SIZE = 64

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ebreg.training.selection import Selection
+from ebreg.training.early_stopping import Selection
 
 N = 100
 ONES = torch.ones(N, dtype=torch.float64)
