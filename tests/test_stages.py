@@ -159,7 +159,7 @@ class TestFirstStage:
         return moved[0] & {each for each, _ in method.named_parameters()}, result.history[0]
 
     def test_it_is_not_all_there_is(self):
-        with pytest.raises(ValueError, match="for 2 of 2 epochs the energy never learns"):
+        with pytest.raises(ValueError, match="for 2 of 2 epochs the energy is never trained"):
             replace(self.config, mixture_epochs=2)
 
     @pytest.mark.parametrize("name", ["joint-nce", "joint-mle"])

@@ -182,7 +182,7 @@ def test_sigint_stops_cleanly_and_keeps_the_best_weights(tmp_path: Path):
     assert interrupted == "True"
     assert 0 < int(n_epochs) < 10_000
     tensors, facts = checkpoints.read(path)
-    assert facts["progress"]["best_epoch"] == int(best_epoch)
+    assert facts["selection"]["best_epoch"] == int(best_epoch)
     names = [f"best.{name}" for name, _ in joint(*table(200)).named_parameters()]
     best = sum(tensors[name].double().sum().item() for name in names)
     assert best == pytest.approx(float(total), abs=1e-6)
@@ -331,7 +331,7 @@ def test_a_loss_that_is_not_finite_ends_in_a_sentence():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((torch.zeros(4, 2), torch.zeros(3, 1)), "as many rows"),
+        ((torch.zeros(4, 2), torch.zeros(3, 1)), "the same number of rows"),
         ((torch.zeros(4, 2), torch.zeros(4)), "rows and columns"),
         ((torch.zeros(0, 2), torch.zeros(0, 1)), "at least 1"),
         ((torch.full((4, 2), torch.nan), torch.zeros(4, 1)), "x of data must be finite"),

@@ -1,4 +1,7 @@
-"""Selection: which epoch's weights are kept, judged by the validation NLL of every row."""
+"""Early stopping: which epoch's weights are kept, and when training stops.
+
+Both are decided by the negative log-likelihood (NLL) of the validation rows.
+"""
 
 from dataclasses import dataclass
 
@@ -8,51 +11,63 @@ from torch import Tensor
 
 @dataclass
 class Selection:
-    """What is known of the epochs validated so far.
+    """The best epoch among those validated so far.
 
-    Without an anchor the epoch with the lowest mean is kept. A mean over few rows is noisy, though, and the
-    lowest of many noisy ones may be far off in either direction. With an anchor that epoch is kept, unless
-    another is better by more than the standard error of the mean difference, row by row.
+    Without an anchor the epoch with the lowest mean NLL is kept. But the mean over few rows is noisy, and so
+    is the place of its minimum. With an anchor that epoch is kept, unless another one is better by more than
+    the standard error of the mean difference, row by row. Training stops when the lowest mean NLL is more
+    than ``patience`` epochs old, with or without an anchor.
 
     Attributes:
-        anchor: Number of the epoch to prefer, counted from 0; None: none.
-        kept: Number of the epoch that is kept.
-        kept_rows: Its NLL of each row, shape (n,).
-        lowest: Number of the epoch with the lowest mean, for early stopping.
+        anchor: Number of the preferred epoch, counted from 0; None for no preference.
+        best_epoch: Number of the epoch whose weights are kept; None before the first validation.
+        best_rows: NLL of each validation row in that epoch, shape (n,).
+        lowest_epoch: Number of the epoch with the lowest mean NLL.
         lowest_nll: That mean.
-        last: Number of the epoch considered last.
+        last_epoch: Number of the epoch validated last; -1 before the first.
     """
 
     anchor: int | None = None
-    kept: int | None = None
-    kept_rows: Tensor | None = None
-    lowest: int | None = None
+    best_epoch: int | None = None
+    best_rows: Tensor | None = None
+    lowest_epoch: int | None = None
     lowest_nll: float = float("inf")
-    last: int = -1
+    last_epoch: int = -1
 
     def consider(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
-        """Take in an epoch; whether it is the one to keep now.
+        """Add a validated epoch; whether it is now the best one.
 
         Args:
             epoch: Its number.
-            rows: NLL of each row, shape (n,).
-            weights: How much each row counts, shape (n,).
+            rows: NLL of each validation row, shape (n,).
+            weights: Weight of each row, shape (n,).
         """
         nll = ((weights * rows).sum() / weights.sum()).item()
         if nll < self.lowest_nll:
-            self.lowest, self.lowest_nll = epoch, nll
-        preferred = self.kept_rows is None or self._is_preferred(epoch, rows, weights)
-        self.last = epoch
-        if preferred:
-            self.kept, self.kept_rows = epoch, rows
-        return preferred
+            self.lowest_epoch, self.lowest_nll = epoch, nll
+        is_better = self.best_rows is None or self._is_better(epoch, rows, weights)
+        self.last_epoch = epoch
+        if is_better:
+            self.best_epoch, self.best_rows = epoch, rows
+        return is_better
 
-    def _is_preferred(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
-        assert self.kept_rows is not None
-        gain, error = _mean_and_error(self.kept_rows - rows, weights)
+    def should_stop(self, n_epochs: int, patience: int | None) -> bool:
+        """Whether more than ``patience`` epochs have passed since the lowest mean NLL.
+
+        Args:
+            n_epochs: Epochs finished.
+            patience: None never stops.
+        """
+        if patience is None or self.lowest_epoch is None:
+            return False
+        return n_epochs - self.lowest_epoch > patience
+
+    def _is_better(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
+        assert self.best_rows is not None
+        gain, error = _mean_and_error(self.best_rows - rows, weights)
         if self.anchor is None or epoch < self.anchor:
             return gain > 0
-        if self.last < self.anchor:  # this is the first that reaches it
+        if self.last_epoch < self.anchor:  # the first validated epoch from the anchor on
             return gain > -error
         return gain > error
 

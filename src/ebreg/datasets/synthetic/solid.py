@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg.datasets.synthetic.poses import PITCH, ROLL, YAW
-from ebreg.datasets.synthetic.rendering import PLAIN, Scene, render
 from ebreg.datasets.synthetic.random_numbers import stream
+from ebreg.datasets.synthetic.rendering import PLAIN, Scene, render
 
 _LIGHT_SPREAD = 20.0  # degrees to either side, and up or down
 _STRENGTH_SPREAD = 0.15  # of the lamp, as a part of it
