@@ -531,7 +531,7 @@ class TestBadInput:
                     score(dist, bad)
             with pytest.raises(ValueError, match="y must be finite, got nan at index"):
                 score(dist, [0.0, math.nan, 0.0, 0.0])
-            with pytest.raises(TypeError, match="y must hold real numbers"):
+            with pytest.raises(TypeError, match="y must hold numbers"):
                 score(dist, ["a", "b", "c", "d"])
             with pytest.raises(TypeError, match="y must hold real numbers"):
                 score(dist, np.zeros(4) * 1j)
@@ -590,13 +590,21 @@ class TestBadInput:
             ValueError, match="region must be one of 'interval', 'highest-density'; got 'hdr'"
         ):
             metrics.coverage(p, y, region="hdr")
-        with pytest.raises(ValueError, match="q must be one level or a list of levels"):
+        with pytest.raises(ValueError, match=r"q must hold at least one number in \(0, 1\)"):
             metrics.pinball(p, y, [])
-        with pytest.raises(ValueError, match="mass must be one number"):
-            metrics.coverage(p, y, mass=[0.5, 0.9])
+        with pytest.raises(ValueError, match="q must be one level or a list of levels"):
+            metrics.pinball(p, y, [[0.5]])
+        for bad in ([0.5, 0.9], "0.9", True):
+            with pytest.raises(TypeError, match="mass must be a number"):
+                metrics.coverage(p, y, mass=bad)
+
+    def test_arrays_of_any_memory_layout(self):
+        p, y = random_mixture(4), np.linspace(-1, 1, 4)
+        for same in (y[::-1].copy()[::-1], y.astype(">f8"), y.astype(np.longdouble), y.astype(object)):
+            np.testing.assert_array_equal(metrics.nll(p, same), metrics.nll(p, y))
 
     def test_nan_of_the_distribution_is_an_error(self):
         p = Undefined(torch.zeros(3, 1), torch.zeros(3, 1, 1), torch.ones(3, 1, 1))
         for dist in (p, Chunked(p)):
-            with pytest.raises(ValueError, match="nll is not a number in row 1, though the target is finite"):
+            with pytest.raises(ValueError, match="nll is NaN in row 1, though the target is finite"):
                 metrics.nll(dist, torch.zeros(3, 1))

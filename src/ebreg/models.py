@@ -10,7 +10,7 @@ from torch.distributions import Distribution
 
 from ebreg import networks
 from ebreg._utils import checks
-from ebreg._utils.memory import is_lack_of_memory
+from ebreg._utils.memory import is_out_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
 from ebreg.networks import Networks
@@ -92,7 +92,7 @@ class Model(nn.Module):
         try:
             h = self.backbone(x)
         except (RuntimeError, IndexError, AssertionError) as error:
-            if isinstance(self.backbone, networks.MLP) or is_lack_of_memory(error):
+            if isinstance(self.backbone, networks.MLP) or is_out_of_memory(error):
                 raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error

@@ -1,8 +1,8 @@
-"""How good a predictive distribution is: proper scores, calibration, and divergences on a grid.
+"""Metrics of predictive distributions: proper scores, calibration, and divergences on a grid.
 
-Scores and calibration take what an estimator's ``predict_distribution`` returns, with targets (n,) or (n, D),
-and answer in numpy; they also take any :class:`ebreg.predictive.Predictive` with a tensor (B, D), and
-answer in torch. A score has one value for each row, lower is better, and its mean is the caller's.
+Scores and calibration take the result of an estimator's ``predict_distribution`` with targets (n,) or (n, D),
+and return numpy arrays. They also take any :class:`ebreg.predictive.Predictive` with a tensor (B, D), and
+then return tensors. A score has one value for each row; lower is better. Take its mean over the rows.
 """
 
 from ebreg.metrics.calibration import calibration_curve, calibration_error, coverage, pit
