@@ -1,10 +1,6 @@
 """The first epochs of a training: backbones that rest, mixtures that begin alone; and changed examples."""
 
 import copy
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +10,6 @@ from torch import Tensor, nn
 
 from ebreg import methods, networks
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.saving import checkpoints
 from ebreg.training import fit
 from ebreg.training.batches import Augmented, TensorData
 from ebreg.training.config import TrainingConfig
@@ -219,68 +214,6 @@ class TestAugmentation:
         method = method_of("joint-nce")
         fit(method, Augmented(images(), Shift()), config=replace(CONFIG, epochs=2), progress=False)
         assert method.model.backbone.n_rows == 80
-
-
-def train_for_comparison(checkpoint: str, last: int = 4) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
-    # Each kind of stage once: alone and frozen, frozen, all with batch-norm in training mode.
-    method = method_of("joint-nce", dropout=0.0).double()
-    config = replace(CONFIG, epochs=4, mixture_epochs=1, averaging=None)
-    data = Augmented(images(), Shift())
-
-    def die(epoch: int) -> None:
-        if epoch > last:
-            os._exit(1)
-
-    result = fit(
-        method,
-        data,
-        images(9, seed=1),
-        config,
-        checkpoint=checkpoint,
-        resume=True,
-        progress=False,
-        after_epoch=die,
-    )
-    return result.history, method.state_dict()
-
-
-WORKER = textwrap.dedent(
-    """
-    import os, sys, torch
-    sys.path.insert(0, {tests!r})
-    torch.set_num_threads(1)
-    from test_stages import train_for_comparison
-    history, state = train_for_comparison({checkpoint!r}, int(sys.argv[1]))
-    if os.environ["RANK"] == "0":
-        torch.save({{"history": history, "state": state}}, {out!r})
-    """
-)
-
-
-def test_two_processes_train_like_one_also_after_a_crash(tmp_path: Path):
-    history, expected = train_for_comparison(str(tmp_path / "one.safetensors"))
-    script, out, checkpoint = (tmp_path / name for name in ("worker.py", "out.pt", "two.safetensors"))
-    script.write_text(
-        WORKER.format(tests=str(Path(__file__).parent), checkpoint=str(checkpoint), out=str(out))
-    )
-
-    def train(last: int) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(
-            [*command, str(script), str(last)], capture_output=True, text=True, env=environment
-        )
-
-    assert train(2).returncode != 0
-    assert checkpoints.read(checkpoint)[1]["progress"]["epoch"] == 2
-    done = train(4)
-    assert done.returncode == 0, done.stderr
-    two = torch.load(out)
-    for one_epoch, same_epoch in zip(history, two["history"], strict=True):
-        assert one_epoch == pytest.approx(same_epoch, rel=1e-9)
-    assert list(two["state"]) == list(expected)
-    for name, value in expected.items():
-        torch.testing.assert_close(value, two["state"][name], rtol=1e-7, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("step", [1, 4, 7, 10])
