@@ -1,4 +1,4 @@
-"""The first epochs of a training: backbones that rest, mixtures that begin alone; and changed examples."""
+"""The first epochs of a training: frozen backbones, the mixture alone; and data augmentation."""
 
 import copy
 from dataclasses import replace
@@ -88,17 +88,17 @@ class TestFrozen:
 
     def test_features_are_computed_once(self, name: str):
         method = method_of(name)
-        fit(method, images(40), images(10, seed=1), replace(CONFIG, epochs=2), progress=False)
-        assert [backbone.n_rows for backbone in backbones_of(method)] == [50] * len(backbones_of(method))
+        fit(method, images(40), images(3, seed=1), replace(CONFIG, epochs=2), progress=False)
+        assert [backbone.n_rows for backbone in backbones_of(method)] == [43] * len(backbones_of(method))
 
     def test_it_is_the_training_of_heads_on_features(self, name: str):
-        method, x_y, validation = method_of(name), images(), images(10, seed=1)
+        method, x_y, validation = method_of(name), images(20), images(3, seed=1)
         config = replace(CONFIG, epochs=2)
-        embedding = FrozenFeatures(method, 7)
-        features, same = embedding.of(TensorData(*x_y)), embedding.of(TensorData(*validation))
+        frozen = FrozenFeatures(method, 7)
+        features, same = frozen.of(TensorData(*x_y)), frozen.of(TensorData(*validation))
         heads = method_of(name)
         result = fit(method, x_y, validation, config, progress=False)
-        with embedding.as_inputs(heads):
+        with frozen.as_inputs(heads):
             alone = fit(heads, features, same, replace(config, frozen_epochs=0), progress=False)
         for one, other in zip(result.history, alone.history, strict=True):
             assert one == pytest.approx(other, rel=1e-5)

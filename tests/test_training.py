@@ -39,12 +39,12 @@ def weights(method: methods.Method) -> Tensor:
 
 
 def test_training_lowers_the_validation_nll():
-    x, y = table(400)
-    method = joint(x, y)
-    result = fit(method, (x[:300], y[:300]), (x[300:], y[300:]), replace(CONFIG, epochs=15), progress=False)
+    x, y = table(240)
+    method, config = joint(x, y), replace(CONFIG, epochs=6, learning_rate=0.02)
+    result = fit(method, (x[:200], y[:200]), (x[200:], y[200:]), config, progress=False)
     nll = [entry["validation_nll"] for entry in result.history]
-    assert min(nll) < nll[0] - 0.3
-    assert len(result.history) == 15
+    assert min(nll) < nll[0] - 1
+    assert len(result.history) == 6
     assert set(result.history[0]) == {"nce", "log_z", "validation_nll"}
     assert not result.interrupted
 
@@ -132,7 +132,7 @@ train_to_be_killed({path!r})
 
 def train_to_be_killed(path: Path | str) -> methods.JointNCE:
     torch.set_num_threads(1)
-    method, config = joint(*table(40)), replace(CONFIG, epochs=40, checkpoint_every=1)
+    method, config = joint(*table(40)), replace(CONFIG, epochs=15, checkpoint_every=1)
     fit(method, table(40), table(4, seed=1), config, checkpoint=path, resume=True, progress=False)
     return method
 
@@ -149,7 +149,7 @@ def test_sigkill_and_resume_end_with_the_same_weights(tmp_path: Path):
         time.sleep(0.001)  # leave the processor to the process
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert 0 < checkpoints.read(path)[1]["progress"]["epoch"] < 40
+    assert 0 < checkpoints.read(path)[1]["progress"]["epoch"] < 15
     resumed, whole = train_to_be_killed(path), train_to_be_killed(tmp_path / "whole.safetensors")
     assert torch.equal(weights(resumed), weights(whole))
 
@@ -204,9 +204,9 @@ def test_a_second_ctrl_c_raises():
 
 
 def test_bf16_trains_close_to_single_precision():
-    x, y = table(300)
+    x, y = table(100)
     single, half = joint(x, y), joint(x, y)
-    config = replace(CONFIG, epochs=10)
+    config = replace(CONFIG, epochs=5)
     fit(single, (x, y), config=config, progress=False)
     fit(half, (x, y), config=replace(config, precision="bf16"), progress=False)
     nll = [method.validation_nll(x, y).mean().item() for method in (single, half)]
