@@ -1,4 +1,4 @@
-"""Networks: features of x, the energy head, the mixture head, and presets of those that go together."""
+"""Networks: features of x, the energy head, the mixture head, and presets of all three."""
 
 from ebreg.networks.activations import ACTIVATIONS
 from ebreg.networks.energy_head import EnergyHead
