@@ -1,12 +1,12 @@
-"""Random numbers for one image at a time.
+"""Random numbers of a single image.
 
-They come from the seed and the image's place in the set, never from the size of the set, so a longer set
-begins with the shorter one. NumPy's legacy ``RandomState`` is used because its stream is frozen for good.
+They depend on the seed and on the index of the image, not on the size of the set, so a longer set begins with
+the shorter one. They come from NumPy's legacy ``RandomState``, which never changes.
 """
 
 from numpy.random import RandomState
 
 
-def stream(seed: int, index: int) -> RandomState:
-    """The random numbers of image ``index`` of the set with that seed."""
+def random_numbers(seed: int, index: int) -> RandomState:
+    """The random generator of image ``index`` in the set of a seed."""
     return RandomState([seed, index])
