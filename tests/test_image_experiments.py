@@ -314,7 +314,7 @@ class TestExperiments:
         assert training.best_epoch is not None
         validated = [epoch["validation_nll"] for epoch in training.history]
         assert training.best_epoch == int(np.argmin(validated)) == len(validated) - 3
-        held_out = CELLS.load().train.take(CELLS.load().hold_out()[1])
+        held_out = CELLS.load().train.take(CELLS.load().validation_split()[1])
         x, y = held_out.__getitems__(range(len(held_out)))
         nll = -experiment.finished(model).log_prob(x, y).mean().item()
         assert nll == pytest.approx(min(validated), rel=1e-3)

@@ -85,7 +85,7 @@ class Experiment:
         if self.recipe.on_features:
             self.recipe.build_backbone()
         if self.config.patience is not None:
-            self._split.hold_out()
+            self._split.validation_split()
 
     def prepare(self) -> None:
         """Load the images, and compute the features that are needed."""
@@ -136,7 +136,7 @@ class Experiment:
         train: Any = self._features[0] if self.recipe.on_features else self._split.train
         if self.config.patience is None:
             return train, None
-        rest, held_out = (torch.from_numpy(places) for places in self._split.hold_out())
+        rest, held_out = (torch.from_numpy(places) for places in self._split.validation_split())
         return train.take(rest), train.take(held_out)
 
     @property
