@@ -498,7 +498,7 @@ class TestWriter:
                 text("late.h5")(tmp_path)  # by somebody else, while we write
                 return super().take(index)
 
-        with pytest.raises(FileExistsError, match="exists and is left"):
+        with pytest.raises(FileExistsError, match="exists and is not overwritten"):
             write_hdf5(tmp_path / "late.h5", Late(images(2)), [1, 2], STEERING)
         assert {file.name for file in tmp_path.iterdir()} == {"mine.h5", "late.h5"}
         assert all(file.read_text() == "something else" for file in tmp_path.iterdir())
