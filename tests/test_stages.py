@@ -216,17 +216,25 @@ class TestAugmentation:
         assert method.model.backbone.n_rows == 80
 
 
+RESUMED = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Tensor]:
+    """The weights of a training that is not stopped."""
+    method = method_of("mdn-teacher")
+    fit(method, images(), config=RESUMED, progress=False)
+    return method.state_dict()
+
+
 @pytest.mark.parametrize("step", [1, 4, 7, 10])
-def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
-    config = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
-    whole = method_of("mdn-teacher")
-    fit(whole, images(), config=config, progress=False)
+def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int, whole):
     path = tmp_path / "run.safetensors"
     kill_after(monkeypatch, step)
     with pytest.raises(KilledError):
-        fit(method_of("mdn-teacher"), images(), config=config, checkpoint=path, progress=False)
+        fit(method_of("mdn-teacher"), images(), config=RESUMED, checkpoint=path, progress=False)
     monkeypatch.undo()
     resumed = method_of("mdn-teacher", seed=9)
-    fit(resumed, images(), config=config, checkpoint=path, resume=True, progress=False)
-    for name, value in whole.state_dict().items():
+    fit(resumed, images(), config=RESUMED, checkpoint=path, resume=True, progress=False)
+    for name, value in whole.items():
         assert torch.equal(value, resumed.state_dict()[name]), name

@@ -14,7 +14,7 @@ from ebreg import methods, networks
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.saving import checkpoints
-from ebreg.training import fit
+from ebreg.training import Training, fit
 from ebreg.training.config import PAPER, TrainingConfig
 from ebreg.training.schedules import SCHEDULES
 from support import KilledError, kill_after
@@ -100,13 +100,19 @@ def dropping() -> methods.JointNCE:
         return methods.JointNCE(EnergyModel(Dropping(), parts.energy, parts.mixture), n_draws=3)
 
 
+@pytest.fixture(scope="module")
+def whole() -> tuple[dict[str, Tensor], Training]:
+    """The weights and the result of a training that is not stopped."""
+    method, config = dropping(), replace(CONFIG, checkpoint_every=2)
+    result = fit(method, table(), table(20, seed=1), config, progress=False)
+    return method.state_dict(), result
+
+
 @pytest.mark.parametrize("step", [1, 2, 4, 5, 7, 11])
-def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
+def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int, whole):
     data, validation = table(), table(20, seed=1)
     config = replace(CONFIG, checkpoint_every=2)
-    whole = dropping()
-    expected = fit(whole, data, validation, config, progress=False)
-
+    state, expected = whole
     killed = dropping()
     path = tmp_path / "run.safetensors"
     kill_after(monkeypatch, step)
@@ -116,7 +122,7 @@ def test_a_run_stopped_at_any_step_resumes_to_the_same_bits(tmp_path: Path, monk
 
     resumed = dropping()  # the process is new: nothing but the file survives
     result = fit(resumed, data, validation, config, checkpoint=path, resume=True, progress=False)
-    for name, value in whole.state_dict().items():
+    for name, value in state.items():
         assert torch.equal(value, resumed.state_dict()[name]), name
     assert result.history == expected.history
     assert result.best_epoch == expected.best_epoch

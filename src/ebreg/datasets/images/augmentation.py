@@ -50,13 +50,13 @@ class HeadPoseAugmentation:
         flipped = mirror < 0.5
         signs = torch.tensor(_SIGNS[: y.shape[1]], dtype=y.dtype, device=y.device)
         poses = torch.where(flipped.to(y.device)[:, None], y * signs, y)
-        pictures = torch.where(flipped[:, None, None, None], x.flip(-1), x)
+        mirrored = torch.where(flipped[:, None, None, None], x.flip(-1), x)
         seen = torch.empty_like(x)
         choice = _choose(scale, len(self.scales))
         # Images of one scale have one size, so they are resized together.
         for i in choice.unique().tolist():
             rows = (choice == i).nonzero()[:, 0]
-            resized = _resize(pictures[rows], self.scales[i])
+            resized = _resize(mirrored[rows], self.scales[i])
             seen[rows] = _crop(resized, x.shape[2:], top[rows], left[rows])
         return seen, poses
 
@@ -87,9 +87,9 @@ def _crop(x: Tensor, size: torch.Size, top: Tensor, left: Tensor) -> Tensor:
     rows, columns = (
         at[:, None] + torch.arange(kept, device=x.device) for at, kept in zip(first, size, strict=True)
     )
-    picture = torch.arange(B, device=x.device)[:, None, None, None]
+    image = torch.arange(B, device=x.device)[:, None, None, None]
     channel = torch.arange(C, device=x.device)[:, None, None]
-    return x[picture, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    return x[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
 def _choose(u: Tensor, n: int) -> Tensor:
