@@ -460,7 +460,7 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["cells", "--data", "nowhere.h5"], "is not there"),
+            (["cells", "--data", "nowhere.h5"], "does not exist"),
             (["cells", "--data", "synthetic:8", "--method", "mine"], "the method must be one of"),
             (["cells", "--data", "synthetic:8", "--method", "fixed-nce"], "needs --sigmas"),
             (["cells", "--data", "synthetic:8", "--sigmas", "1", "2"], "leave out --sigmas"),
