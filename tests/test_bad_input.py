@@ -484,7 +484,7 @@ def test_a_training_that_did_not_is_not(regressor):
 def test_batch_norm_of_one_row_is_refused(regressor, n_rows, batch_size):
     backbone = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
     regressor.set_params(backbone=backbone, batch_size=batch_size, early_stopping=False)
-    with pytest.raises(ValueError, match="batch-norm needs two rows or more"):
+    with pytest.raises(ValueError, match="batch-norm needs at least two rows"):
         regressor.fit(X[:n_rows], Y[:n_rows])
 
 

@@ -314,7 +314,7 @@ class TestExperiments:
         assert training.best_epoch is not None
         validated = [epoch["validation_nll"] for epoch in training.history]
         assert training.best_epoch == int(np.argmin(validated)) == len(validated) - 3
-        held_out = CELLS.load().train.take(CELLS.load().hold_out()[1])
+        held_out = CELLS.load().train.take(CELLS.load().validation_split()[1])
         x, y = held_out.__getitems__(range(len(held_out)))
         nll = -experiment.finished(model).log_prob(x, y).mean().item()
         assert nll == pytest.approx(min(validated), rel=1e-3)
@@ -460,7 +460,7 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["cells", "--data", "nowhere.h5"], "is not there"),
+            (["cells", "--data", "nowhere.h5"], "does not exist"),
             (["cells", "--data", "synthetic:8", "--method", "mine"], "the method must be one of"),
             (["cells", "--data", "synthetic:8", "--method", "fixed-nce"], "needs --sigmas"),
             (["cells", "--data", "synthetic:8", "--sigmas", "1", "2"], "leave out --sigmas"),
@@ -473,9 +473,15 @@ class TestCommands:
             (["cells", "--data", "synthetic:9999999999999"], "there is not enough memory"),
             (["cells", "--data", "synthetic:8", *SMALL, "--components", str(10**11)], "not enough memory"),
             (["cells", "--data", "synthetic:8", *SMALL, "--device", "meta"], "device 'meta' cannot be used"),
-            (["cells", "--data", "synthetic:8", *SMALL, "--mixture-epochs", "1"], "the energy never learns"),
+            (
+                ["cells", "--data", "synthetic:8", *SMALL, "--mixture-epochs", "1"],
+                "the energy is never trained",
+            ),
             (["cells", "--data", "synthetic:8", *SMALL, "--seed", str(2**63)], "seed must be at most"),
-            (["cells", "--data", "synthetic:8", *SMALL, "--batch-size", "1"], "batch-norm needs two rows"),
+            (
+                ["cells", "--data", "synthetic:8", *SMALL, "--batch-size", "1"],
+                "batch-norm needs at least two rows",
+            ),
             (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
             (["cells", "--data", "age=synthetic:8"], "images of age, and this is about cells"),
         ],

@@ -207,7 +207,7 @@ def test_tied_targets_are_warned_of_once_a_fit_and_learned_without_harm(kind, na
     regressor = kind(**QUICK)
     caught = fit_and_count(regressor, x, y)
     assert [w.category for w in caught] == [TiesWarning]
-    assert "cell_nll" in str(caught[0].message)
+    assert "rounded_nll" in str(caught[0].message)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(y, before)
 

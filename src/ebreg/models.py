@@ -10,10 +10,10 @@ from torch.distributions import Distribution
 
 from ebreg import networks
 from ebreg._utils import checks
-from ebreg._utils.memory import is_lack_of_memory
+from ebreg._utils.memory import is_out_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
-from ebreg.networks import Parts
+from ebreg.networks import Networks
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
 from ebreg.sampling import RowByRow
 from ebreg.units import Bounds, Standardizer, Tail, Units
@@ -49,7 +49,7 @@ class Model(nn.Module):
         self.bounds = bounds or Bounds.none(n_targets)
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together."""
         raise NotImplementedError  # abstract
 
@@ -78,7 +78,7 @@ class Model(nn.Module):
         try:
             h = self.backbone(x)
         except (RuntimeError, IndexError, AssertionError) as error:
-            if isinstance(self.backbone, networks.MLP) or is_lack_of_memory(error):
+            if isinstance(self.backbone, networks.MLP) or is_out_of_memory(error):
                 raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
@@ -166,7 +166,7 @@ class MixtureModel(Model):
         self.head = head
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.mixture)
@@ -230,7 +230,7 @@ class EnergyModel(Model):
         self.tail = tail
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.energy, parts.mixture)

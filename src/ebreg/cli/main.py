@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ebreg._utils.memory import is_lack_of_memory, keep_pages
+from ebreg._utils.memory import is_out_of_memory, keep_pages
 from ebreg._version import __version__
 from ebreg.cli import data
 from ebreg.errors import EbregError
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ebreg: {error}", file=sys.stderr)
         return 1
     except (MemoryError, RuntimeError) as error:
-        if not is_lack_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         print(
             "ebreg: there is not enough memory; give fewer or smaller images, or smaller settings "

@@ -277,7 +277,7 @@ def _warn_of_ties() -> None:
     warnings.warn(
         "many targets have the same value (rounded, integer or clipped?). The fit spreads each over the cell "
         "it stands for: means, quantiles and samples hold to within a cell, but a log density depends on its "
-        "width. Compare models by metrics.cell_nll or metrics.crps instead.",
+        "width. Compare models by metrics.rounded_nll or metrics.crps instead.",
         TiesWarning,
         stacklevel=stack_level(),
     )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.models import evaluation_mode
-from ebreg.networks import Parts, smooth_heads, table
+from ebreg.networks import Networks, smooth_heads, table
 from ebreg.units import Bounds
 
 
@@ -32,7 +32,7 @@ class Design:
     min_scale: float
     bounded: bool
 
-    def parts(self, bounds: Bounds, backbone: nn.Module | None = None) -> Parts:
+    def parts(self, bounds: Bounds, backbone: nn.Module | None = None) -> Networks:
         """The networks, for bounds in standard units."""
         shared = (self.n_targets, self.n_components, self.width, self.min_scale, bounds)
         if self.n_inputs is not None:

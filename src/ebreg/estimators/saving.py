@@ -15,7 +15,7 @@ from ebreg._utils.random_state import seeded
 from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
 from ebreg.models import Model
-from ebreg.networks import Parts
+from ebreg.networks import Networks
 from ebreg.saving import folders
 from ebreg.units import Units
 
@@ -102,7 +102,7 @@ class Saving(BaseEstimator):
         return regressor
 
 
-def _blank(design: Design, backbone: nn.Module | None) -> tuple[Parts, Units]:
+def _blank(design: Design, backbone: nn.Module | None) -> tuple[Networks, Units]:
     units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
     with seeded(0):

@@ -6,12 +6,12 @@ from typing import Any
 from ebreg.experiments.cells import Cell
 from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.networks import Parts
+from ebreg.networks import Networks
 from ebreg.units import Units
 
 
 def method_of(
-    cell: Cell, networks: Callable[[], Parts], units: Units | None, n_draws: int, draws: str
+    cell: Cell, networks: Callable[[], Networks], units: Units | None, n_draws: int, draws: str
 ) -> Method:
     """A new method for a cell, with weights from torch's random state.
 

@@ -7,7 +7,7 @@ from ebreg.datasets import TASKS, ToyTask
 from ebreg.experiments.building import method_of
 from ebreg.experiments.cells import Cell
 from ebreg.methods import Method
-from ebreg.networks import NETWORKS, Parts
+from ebreg.networks import NETWORKS, Networks
 from ebreg.training.config import PAPER, TrainingConfig
 from ebreg.units import Units
 
@@ -35,7 +35,7 @@ class Recipe:
     def method(self, cell: Cell, task: ToyTask) -> Method:
         """A new method for a cell, with weights from torch's random state."""
 
-        def networks() -> Parts:
+        def networks() -> Networks:
             return NETWORKS[self.network](n_components=cell.n_components, **self.network_settings)
 
         return method_of(cell, networks, _UNITS[self.units](task), self.n_draws[task.name], self.draws)

@@ -23,7 +23,7 @@ from ebreg.networks.backbones import DOWNLOAD, PixelUnits
 from ebreg.training import Training, fit
 from ebreg.training.batches import Data
 from ebreg.training.config import TrainingConfig
-from ebreg.training.frozen_features import Embedding
+from ebreg.training.frozen_features import FrozenFeatures
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Experiment:
         if self.recipe.on_features:
             self.recipe.build_backbone()
         if self.config.patience is not None:
-            self._split.hold_out()
+            self._split.validation_split()
 
     def prepare(self) -> None:
         """Load the images, and compute the features that are needed."""
@@ -136,7 +136,7 @@ class Experiment:
         train: Any = self._features[0] if self.recipe.on_features else self._split.train
         if self.config.patience is None:
             return train, None
-        rest, held_out = (torch.from_numpy(places) for places in self._split.hold_out())
+        rest, held_out = (torch.from_numpy(places) for places in self._split.validation_split())
         return train.take(rest), train.take(held_out)
 
     @property
@@ -166,7 +166,7 @@ def expect(model: Model, image_shape: Sequence[int]) -> Model:
 def _features_of(source: ImageSource, backbone: str, weights: str | None) -> tuple[Data, Data]:
     known = backbones.find(backbone)
     model = MixtureModel(known.build_trained(weights), nn.Identity(), n_targets=1, x_units=known.units())
-    embedding, split = Embedding(model, n_rows=128), source.load()
+    embedding, split = FrozenFeatures(model, n_rows=128), source.load()
     return embedding.of(split.train), embedding.of(split.test)
 
 

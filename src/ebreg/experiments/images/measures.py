@@ -11,7 +11,7 @@ from ebreg.datasets.images import ImageTask
 from ebreg.metrics.rows import marginal_quantiles
 from ebreg.models import EnergyModel, Model
 from ebreg.training.batches import Data
-from ebreg.training.frozen_features import Embedding
+from ebreg.training.frozen_features import FrozenFeatures
 from ebreg.units import Tail
 
 _ROWS = 128  # evaluated at once
@@ -40,7 +40,7 @@ def measure(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[
     """
     model = copy.deepcopy(model).eval()
     resolution = resolution_of(y_train) if task.spacing is None else torch.tensor([task.spacing])
-    embedding = Embedding(model, _ROWS)
+    embedding = FrozenFeatures(model, _ROWS)
     features = embedding.of(data)
     parts: list[dict[str, Tensor]] = []
     with embedding.as_inputs(model):
@@ -89,7 +89,7 @@ def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[st
     if isinstance(model, EnergyModel):
         answers |= {"own_error": p.log_partition_error, **_sampled(model, h, y)}
     if resolution is not None:
-        answers["cell_nll"] = metrics.cell_nll(p, y, resolution)
+        answers["cell_nll"] = metrics.rounded_nll(p, y, resolution)
     return answers
 
 

@@ -11,7 +11,7 @@ from ebreg.datasets.images import ImageTask
 from ebreg.experiments.building import method_of
 from ebreg.experiments.cells import Cell
 from ebreg.methods import Method
-from ebreg.networks import Parts, backbones
+from ebreg.networks import Networks, backbones
 from ebreg.networks.backbones import Backbone
 from ebreg.training.batches import Augmented, Data
 from ebreg.training.config import PAPER, TrainingConfig
@@ -97,7 +97,7 @@ class ImageRecipe:
         """
         D = y.shape[1]
 
-        def parts() -> Parts:
+        def parts() -> Networks:
             heads = networks.image_heads(D, cell.n_components, self.neck or self._known.n_features)
             return replace(heads, backbone=self._learning_part())
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from ebreg.training.selection import Selection
+from ebreg.training.early_stopping import Selection
 
 N = 100
 ONES = torch.ones(N, dtype=torch.float64)
@@ -18,7 +18,7 @@ def rows(mean: float, noise: float = 0.0) -> torch.Tensor:
 def kept(selection: Selection, *epochs: torch.Tensor) -> int | None:
     for epoch, values in enumerate(epochs):
         selection.consider(epoch, values, ONES)
-    return selection.kept
+    return selection.best_epoch
 
 
 def test_without_an_anchor_the_lowest_is_kept():
@@ -38,7 +38,7 @@ def test_an_anchor_is_kept_unless_another_is_better_by_a_standard_error():
 def test_the_lowest_is_known_for_early_stopping_also_where_it_is_not_kept():
     selection = Selection(anchor=0)
     assert kept(selection, rows(1), rows(0.95, 0.1), rows(2)) == 0
-    assert selection.lowest == 1
+    assert selection.lowest_epoch == 1
     assert selection.lowest_nll == pytest.approx(0.95)
 
 
@@ -46,7 +46,7 @@ def test_an_epoch_after_the_anchor_stands_in_for_it_where_that_was_not_validated
     selection = Selection(anchor=3)
     for epoch, values in ((1, rows(0.99)), (5, rows(1, 0.1))):
         selection.consider(epoch, values, ONES)
-    assert selection.kept == 5
+    assert selection.best_epoch == 5
 
 
 def test_weights_count():
@@ -56,7 +56,7 @@ def test_weights_count():
     selection = Selection()
     for epoch, values in enumerate((light, heavy)):
         selection.consider(epoch, values, weights)
-    assert selection.kept == 1
+    assert selection.best_epoch == 1
 
 
 def test_an_infinite_value_never_wins_over_a_finite_one():
