@@ -353,7 +353,7 @@ class TestBackbone:
         ],
         ids=["images", "tokens", "float32", "lazy", "without parameters", "in double"],
     )
-    @pytest.mark.filterwarnings("ignore:the training went astray")  # of two passes that is true
+    @pytest.mark.filterwarnings("ignore:the training diverged")  # of two passes that is true
     # Torch says that lazy modules may change, of which nothing is used.
     @pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
     def test_images_and_sequences_pass_through_it(self, module, x):
@@ -464,13 +464,13 @@ class TestWarmStart:
 
     def test_refuses_another_number_of_targets(self, fitted):
         reg = copy.deepcopy(fitted("energy")).set_params(warm_start=True)
-        with pytest.raises(ValueError, match="set warm_start=False to start anew"):
+        with pytest.raises(ValueError, match="set warm_start=False to train a new model"):
             reg.fit(X, np.stack([Y, Y], axis=1))
 
     @pytest.mark.parametrize("changed", [{"width": 9}, {"n_components": 3}, {"bounds": (-10, 10)}])
     def test_refuses_what_it_cannot_change(self, fitted, changed):
         reg = copy.deepcopy(fitted("energy")).set_params(warm_start=True, **changed)
-        with pytest.raises(ValueError, match=f"{next(iter(changed))}.*set warm_start=False to start anew"):
+        with pytest.raises(ValueError, match=f"{next(iter(changed))}.*set warm_start=False to train a new model"):
             reg.fit(X, Y)
 
     def test_after_a_failed_fit_the_old_model_answers(self, fitted):
@@ -645,7 +645,7 @@ def test_ctrl_c_keeps_the_best_weights_and_says_so(regressor, monkeypatch, stret
             settings["after_epoch"] = lambda epoch: signal.raise_signal(signal.SIGINT)
         return fit(*args, **settings)
 
-    monkeypatch.setattr("ebreg.estimators.base.fit", interrupted)
+    monkeypatch.setattr("ebreg.estimators.trainer.fit", interrupted)
     with pytest.warns(UserWarning, match="the fit was interrupted") as caught:
         regressor.set_params(max_iter=6, learning_rate=0.1).fit(X, Y)
     assert regressor.interrupted_

@@ -85,7 +85,7 @@ def test_cells_are_as_wide_as_the_distance_of_values(name):
     np.testing.assert_allclose(target.narrowest, case.cell, rtol=1e-6)
     assert bool(ties) == (case.cell > 0)
     if case.atoms is not None:
-        assert target.cell == 0
+        assert target.width == 0
         assert target.atoms.tolist() == list(case.atoms)
 
 
@@ -207,7 +207,7 @@ def test_tied_targets_are_warned_of_once_a_fit_and_learned_without_harm(kind, na
     regressor = kind(**QUICK)
     caught = fit_and_count(regressor, x, y)
     assert [w.category for w in caught] == [TiesWarning]
-    assert "cell_nll" in str(caught[0].message)
+    assert "rounded_nll" in str(caught[0].message)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(y, before)
 

@@ -102,6 +102,14 @@ def not_negative(name: str, value: float) -> float:
     return number
 
 
+def fraction(name: str, value: float) -> float:
+    """Require a number in (0, 1), both excluded."""
+    number = _real(name, value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie in (0, 1), got {value:g}; 0.9 stands for 90 %")
+    return number
+
+
 def _real(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")

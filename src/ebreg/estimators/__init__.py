@@ -1,4 +1,4 @@
-"""The front door: regressors with the verbs of scikit-learn, and those of a predictive distribution."""
+"""Regressors with the API of scikit-learn that predict whole distributions."""
 
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.energy import EnergyRegressor

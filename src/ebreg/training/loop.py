@@ -25,6 +25,7 @@ from ebreg.training.batches import Data, as_data, augmentation_of, describe, wei
 from ebreg.training.config import PRECISIONS, TrainingConfig
 from ebreg.training.interrupts import stop_on_interrupt
 from ebreg.training.processes import Processes, connect
+from ebreg.training.progress_bar import progress_bar
 from ebreg.training.schedules import SCHEDULES
 from ebreg.training.stages import Stages
 from ebreg.training.state import Progress, State
@@ -54,7 +55,7 @@ def fit(
     config: TrainingConfig | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    progress: bool = True,
+    progress: bool | str = True,
     after_epoch: Callable[[int], None] | None = None,
     identity: Mapping[str, Any] | None = None,
 ) -> Training:
@@ -72,7 +73,8 @@ def fit(
         config: Settings.
         checkpoint: A file to write checkpoints to. One that exists is an error unless ``resume`` is set.
         resume: Continue from the checkpoint if it is there, start anew if it is not.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; "auto": in a terminal or a notebook, once it has taken two
+            seconds.
         after_epoch: Called with the number of epochs finished, after each.
         identity: What else must be equal for a checkpoint to be of this training, as JSON holds it, beside
             the data, the method and the settings.
@@ -132,10 +134,13 @@ class _Run:
         self.n_batches = len(batches)
         _check_batch_norm(method, len(batches[-1]), processes.count)
 
-    def train(self, path: Path | None, progress: bool, after_epoch: Callable[[int], None] | None) -> Training:
+    def train(
+        self, path: Path | None, progress: bool | str, after_epoch: Callable[[int], None] | None
+    ) -> Training:
         config, state = self.config, self.progress
         start = time.perf_counter() - state.seconds
-        bar = _bar(progress and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
+        progress = progress if self.processes.is_first else False
+        bar = progress_bar(progress, self.method.name, config.epochs * self.n_batches)
         with bar, stop_on_interrupt() as stop:
             bar.update(state.epoch * self.n_batches + state.batch)
             while state.epoch < config.epochs and not self._out_of_patience() and not self._agreed(stop):
@@ -316,9 +321,3 @@ def _check_batch_norm(method: Method, smallest_batch: int, n_processes: int) -> 
         f"{smallest_batch} for {n_processes} process{'es' * (n_processes > 1)}: give more rows or a larger "
         "batch_size, or take a network without batch-norm"
     )
-
-
-def _bar(show: bool, name: str, n_steps: int) -> Any:
-    from tqdm.auto import tqdm
-
-    return tqdm(total=n_steps, desc=name, unit="step", disable=not show, mininterval=0.2)
