@@ -1,5 +1,6 @@
-"""Whatever is handed in, the answer is finite and sensible, or an error whose message is a sentence."""
+"""Any input gives a finite prediction, or an error whose message is a sentence."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -115,7 +116,7 @@ BAD_WEIGHTS = {
     "NaN": (with_one(np.ones(30), NAN), ValueError, "sample_weight must be finite, got nan"),
     "infinity": (with_one(np.ones(30), INF), ValueError, "sample_weight must be finite, got inf"),
     "negative": (with_one(np.ones(30), -1), ValueError, "sample_weight must not be negative, got -1"),
-    "all zero": (np.zeros(30), ValueError, "sample_weight must be above 0 for at least one row"),
+    "all zero": (np.zeros(30), ValueError, "sample_weight must be above zero for at least one row"),
     "too few": (np.ones(29), ValueError, r"sample_weight must have shape \(30,\), got \(29,\)"),
     "of two axes": (np.ones((30, 1)), ValueError, r"sample_weight must have shape \(30,\), got \(30, 1\)"),
     "strings": (["a"] * 30, TypeError, "sample_weight must hold numbers"),
@@ -349,7 +350,7 @@ class TestHardButSensible:
         with pytest.warns(TiesWarning):
             regressor.fit(X, y)
         assert_finite(regressor, X, y)
-        # A constant has no scale of its own: it is spread over a cell of 0.02.
+        # A constant has no scale of its own: it is spread over an interval of 0.02.
         np.testing.assert_allclose(regressor.predict(X), value, atol=0.05)
 
     @pytest.mark.parametrize(
@@ -370,20 +371,18 @@ class TestHardButSensible:
         assert_finite(regressor.fit(wide, Y), wide, Y)
 
     @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
-    def test_any_scale_of_the_inputs(self, regressor, scale):
-        plain = clone(regressor).fit(X, Y).predict(X)
-        np.testing.assert_allclose(regressor.fit(scale * X, Y).predict(scale * X), plain, rtol=1e-6)
+    def test_any_scale_of_the_inputs(self, fitted, scale):
+        scaled = clone(fitted).fit(scale * X, Y)
+        np.testing.assert_allclose(scaled.predict(scale * X), fitted.predict(X), rtol=1e-6)
 
     @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
-    def test_any_scale_of_the_targets(self, regressor, scale):
-        plain = clone(regressor).fit(X, Y)
-        scaled = regressor.fit(X, scale * Y)
-        np.testing.assert_allclose(scaled.predict(X) / scale, plain.predict(X), rtol=1e-6, atol=1e-9)
+    def test_any_scale_of_the_targets(self, fitted, scale):
+        plain = fitted.predict_distribution(X)
+        scaled = clone(fitted).fit(X, scale * Y).predict_distribution(X)
+        np.testing.assert_allclose(scaled.mean / scale, plain.mean, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(scaled.interval() / scale, plain.interval(), rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(
-            scaled.predict_interval(X) / scale, plain.predict_interval(X), rtol=1e-6, atol=1e-9
-        )
-        np.testing.assert_allclose(
-            scaled.log_prob(X, scale * Y) + np.log(scale), plain.log_prob(X, Y), rtol=1e-6, atol=1e-6
+            scaled.log_prob(scale * Y) + np.log(scale), plain.log_prob(Y), rtol=1e-6, atol=1e-6
         )
 
     @pytest.mark.filterwarnings("ignore::ebreg.errors.TiesWarning")
@@ -399,7 +398,7 @@ class TestHardButSensible:
     def test_targets_over_many_orders_of_magnitude(self, regressor):
         y = np.exp(10 * Y)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TrustWarning)  # two passes do not learn that
+            warnings.simplefilter("ignore", TrustWarning)  # two epochs do not learn that
             assert_finite(regressor.fit(X, y), X, y)
 
     @pytest.mark.parametrize("distance", [1e2, 1e6, 1e30])
@@ -445,10 +444,9 @@ class TestHardButSensible:
         assert (dist.log_prob(np.full(30, INF)) < -1e300).all()
 
     @pytest.mark.parametrize("weights", [1e300, 1e-300])
-    def test_weights_of_any_size(self, regressor, weights):
-        plain = clone(regressor).fit(X, Y, sample_weight=np.ones(30)).predict(X)
-        scaled = regressor.fit(X, Y, sample_weight=np.full(30, weights)).predict(X)
-        np.testing.assert_allclose(scaled, plain, rtol=1e-6)
+    def test_weights_of_any_size(self, fitted, weights):
+        scaled = clone(fitted).fit(X, Y, sample_weight=np.full(30, weights)).predict(X)
+        np.testing.assert_allclose(scaled, fitted.predict(X), rtol=1e-6)
 
     def test_one_row_that_counts(self, regressor):
         assert_finite(regressor.fit(X, Y, sample_weight=with_one(np.zeros(30), 1)), X, Y)
@@ -474,7 +472,7 @@ def test_a_training_that_went_astray_is_told(regressor):
         regressor.fit(X, Y)
 
 
-def test_a_training_that_did_not_is_not(regressor):
+def test_a_training_that_did_not_diverge_is_not(regressor):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         regressor.set_params(max_iter=30).fit(X, Y)
@@ -496,9 +494,9 @@ def test_columns_of_other_names_are_refused_with_a_backbone_too(regressor):
 
 
 def test_levels_by_row_are_refused_for_several_targets(regressor):
-    dist = regressor.fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X)
+    dist = regressor.fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X[:2])
     with pytest.raises(ValueError, match=r"q must have shape \(\) or \(Q,\) for several targets"):
-        dist.quantile(np.full((2, 30), 0.5))
+        dist.quantile(np.full((2, 2), 0.5))
 
 
 class TestAFitThatFails:
@@ -513,16 +511,16 @@ class TestAFitThatFails:
             ({}, {"sample_weight": np.zeros(30)}),
         ],
     )
-    def test_with_other_columns(self, regressor, change, fit):
-        before = regressor.fit(X, Y).predict(X)
+    def test_with_other_columns(self, fitted, change, fit):
+        before, regressor = fitted.predict(X), copy.deepcopy(fitted)
         original = {name: regressor.get_params()[name] for name in change}
         with pytest.raises(ValueError):  # noqa: PT011 (each has its own test)
             regressor.set_params(**change).fit(np.c_[X, X], Y, **fit)
         regressor.set_params(**original)
         np.testing.assert_array_equal(regressor.predict(X), before)
 
-    def test_in_its_training(self, regressor):
-        before = regressor.fit(X, Y).predict(X)
+    def test_in_its_training(self, fitted):
+        before, regressor = fitted.predict(X), copy.deepcopy(fitted)
         with pytest.raises(TrainingError):
             regressor.set_params(learning_rate=1e30, max_iter=20).fit(np.c_[X, X], Y)
         np.testing.assert_array_equal(regressor.predict(X), before)
@@ -577,7 +575,7 @@ class TestOwnBackbone:
                 regressor.set_params(backbone=other).fit(X, Y)
 
 
-def test_a_warm_start_on_targets_far_from_before_is_told():
+def test_a_warm_start_on_targets_far_from_before_is_warned_of():
     regressor = clone(KINDS["energy"]).set_params(warm_start=True).fit(X, Y)
     with pytest.warns(TrustWarning, match="the training diverged"):
         regressor.fit(X, 1e6 * Y + 1e7)
@@ -634,7 +632,7 @@ def test_quantiles_of_a_mixture_of_several_targets_are_exact_at_any_level():
 
 
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
-def test_few_rows_to_judge_by_are_no_reason_to_warn(regressor, factor):
+def test_few_validation_rows_are_no_reason_to_warn(regressor, factor):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         regressor.fit(X, factor * Y, validation=(X[:1], factor * Y[:1]))

@@ -71,18 +71,18 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             training = final = trainer.train(method, train, validation_rows)
             if self.refit and len(train) < len(rows.data) and not training.interrupted:
                 final = trainer.fine_tune(method, rows.data, training)
-        self._keep(
-            **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
-            model_=method.model.exact(),
-            design_=design,
-            history_=final.history,
-            n_iter_=len(training.history),
-            best_epoch_=training.best_epoch,
-            interrupted_=final.interrupted,
-            target_names_=targets.names,
-            _drop_target_axis=targets.drop_axis,
-            _fitted_backbone=self.backbone,
-        )
+            self._keep(
+                **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
+                model_=method.model.exact(),
+                design_=design,
+                history_=final.history,
+                n_iter_=len(training.history),
+                best_epoch_=training.best_epoch,
+                interrupted_=final.interrupted,
+                target_names_=targets.names,
+                _drop_target_axis=targets.drop_axis,
+                _fitted_backbone=self.backbone,
+            )
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:

@@ -103,7 +103,7 @@ def weights(sample_weight: Any, n_rows: int) -> Tensor | None:
     if (values < 0).any():
         raise ValueError(f"sample_weight must not be negative, got {values.min().item():g}")
     if not (values > 0).any():
-        raise ValueError("sample_weight must be above 0 for at least one row; all of them are 0")
+        raise ValueError("sample_weight must be above zero for at least one row; all weights are zero")
     return values
 
 
