@@ -466,7 +466,7 @@ def test_a_fit_trains_where_gradients_are_switched_off(regressor, mode):
     np.testing.assert_allclose(regressor.fit(X, Y).predict(X), inside, rtol=1e-9)
 
 
-def test_a_training_that_went_astray_is_told(regressor):
+def test_a_training_that_diverged_is_warned_of(regressor):
     regressor.set_params(max_iter=30, width=64, learning_rate=1.0)
     with pytest.warns(TrustWarning, match="the training diverged.*Lower learning_rate"):
         regressor.fit(X, Y)
@@ -616,7 +616,7 @@ def test_questions_to_a_prediction_that_make_no_sense(fitted):
     assert list(dist.to_frame(0.5).columns)[2] == "q0.5"
 
 
-def test_quantiles_of_several_targets_beyond_the_draws_are_told():
+def test_quantiles_of_several_targets_beyond_the_draws_are_warned_of():
     dist = clone(KINDS["energy"]).fit(X, np.stack([Y, -Y], axis=1)).predict_distribution(X[:3])
     with warnings.catch_warnings():
         warnings.simplefilter("error")

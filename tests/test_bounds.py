@@ -167,10 +167,11 @@ def test_mass_is_high_at_the_bounds_where_the_data_are(kind):
 @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
 def test_bounds_far_from_the_data_change_little(kind):
     r = np.random.default_rng(5)
-    x = r.normal(size=(100, 1))
-    y = 2 * x[:, 0] + r.normal(size=100)
+    x = r.normal(size=(200, 1))
+    y = 2 * x[:, 0] + r.normal(size=200)
+    settings = {**QUICK, "n_components": 4, "width": 16, "max_iter": 8, "learning_rate": 1e-2}
     near, *others = (
-        kind(bounds=bounds, **{**QUICK, "max_iter": 10}).fit(x, y).predict_distribution(x[:20])
+        kind(bounds=bounds, **settings).fit(x, y).predict_distribution(x[:20])
         for bounds in (None, (-1e6, 1e6), (-3e3, None))
     )
     for far in others:
