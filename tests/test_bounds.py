@@ -73,9 +73,9 @@ CASES = {
 }
 KINDS = {
     "energy": lambda **settings: EnergyRegressor(**QUICK, **settings),
-    "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, **settings),
+    "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, early_stopping=False, **settings),
     "energy, hand-set noise": lambda **settings: EnergyRegressor(
-        "fixed-nce", n_draws=32, **QUICK, **settings
+        "fixed-nce", n_draws=32, **QUICK, early_stopping=False, **settings
     ),
     "mixture": lambda **settings: MixtureDensityRegressor(**QUICK, **settings),
     "mixture alone": lambda **settings: MixtureDensityRegressor(None, **QUICK, **settings),

@@ -88,7 +88,7 @@ def fitted():
 class TestScikitLearn:
     @parametrize_with_checks(
         [
-            EnergyRegressor(**{**LEARNING, "max_iter": 6, "width": 16}),
+            EnergyRegressor(**{**LEARNING, "max_iter": 4, "width": 16, "learning_rate": 0.1}),
             MixtureDensityRegressor(None, **WITHOUT_VALIDATION),
         ],
         expected_failed_checks=lambda _: {
