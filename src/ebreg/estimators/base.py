@@ -189,9 +189,10 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
 
     def _keep(self, **learned: Any) -> None:
         # At the end and all together, so that a fit that fails changes nothing.
-        for name in inputs.FORMAT:
-            vars(self).pop(name, None)
-        vars(self).update(learned)
+        for name in set(inputs.FORMAT) & set(vars(self)):
+            delattr(self, name)
+        for name, value in learned.items():
+            setattr(self, name, value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
