@@ -46,7 +46,9 @@ def with_one(array: np.ndarray, value: float) -> np.ndarray:
 
 
 def assert_finite(regressor, x: np.ndarray, y: np.ndarray) -> None:
-    """Every answer about some rows is finite, and the spread is one."""
+    """Every prediction is finite for a few rows, those with the extreme targets among them."""
+    rows = [*range(min(3, len(y))), np.argmin(y), np.argmax(y)]
+    x, y = x[rows], y[rows]
     dist = regressor.predict_distribution(x)
     for answer in (dist.mean, dist.stddev, dist.quantile([0.05, 0.5, 0.95]), dist.sample(2, 0)):
         assert np.isfinite(answer).all()
