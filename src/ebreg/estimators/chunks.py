@@ -27,6 +27,8 @@ class Chunks:
     """
 
     def __init__(self, model: Model, x: Tensor, accuracy: Accuracy | None = None, n_rows: int | None = None):
+        if not isinstance(accuracy, Accuracy | None):
+            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         self.model, self.x, self.accuracy = model, x, accuracy
         default = _ROWS if model.n_targets == 1 else _ROWS_SEVERAL
         self.n_rows = default if n_rows is None else checks.at_least("chunk", n_rows, 1)

@@ -106,7 +106,7 @@ def _blank(design: Design, backbone: nn.Module | None) -> tuple[Networks, Units]
     units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
     # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
     with seeded(0):
-        return design.parts(units.standard_bounds, backbone), units
+        return design.networks(units.standard_bounds, backbone), units
 
 
 def _name(dtype: torch.dtype | None) -> str | None:

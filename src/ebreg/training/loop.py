@@ -21,6 +21,7 @@ from ebreg.training.batches import Data, as_data, augmentation_of, describe, spl
 from ebreg.training.config import TrainingConfig
 from ebreg.training.interrupts import stop_on_interrupt
 from ebreg.training.processes import Processes, connect
+from ebreg.training.progress_bar import progress_bar
 from ebreg.training.stages import Stage, Stages
 from ebreg.training.state import Progress, State
 from ebreg.training.step import Step
@@ -51,7 +52,7 @@ def fit(
     config: TrainingConfig | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
-    progress: bool = True,
+    progress: bool | str = True,
     after_epoch: Callable[[int], None] | None = None,
     identity: Mapping[str, Any] | None = None,
 ) -> Training:
@@ -69,7 +70,8 @@ def fit(
         config: Settings.
         checkpoint: Path of the checkpoint file. A file that exists is an error unless ``resume`` is set.
         resume: Continue from the checkpoint if it exists, else start from the beginning.
-        progress: Whether to show a progress bar.
+        progress: Whether to show a progress bar; "auto": in a terminal or a notebook, once the training has
+            taken two seconds.
         after_epoch: Called after each epoch with the number of epochs finished.
         identity: JSON values that must be equal for a checkpoint to be resumed, in addition to the data, the
             method and the settings.
@@ -126,10 +128,13 @@ class _Run:
         self.n_batches = len(batches)
         check_batch_norm(method, len(batches[-1]), processes.count)
 
-    def train(self, path: Path | None, show: bool, after_epoch: Callable[[int], None] | None) -> Training:
+    def train(
+        self, path: Path | None, show: bool | str, after_epoch: Callable[[int], None] | None
+    ) -> Training:
         config, progress = self.config, self.progress
         start = time.perf_counter() - progress.seconds
-        bar = _bar(show and self.processes.is_first, self.method.name, config.epochs * self.n_batches)
+        show = show if self.processes.is_first else False
+        bar = progress_bar(show, self.method.name, config.epochs * self.n_batches)
         with bar, stop_on_interrupt() as stop:
             bar.update(self.n_steps)
             while not self._is_finished() and not self._is_interrupted(stop):
@@ -233,9 +238,3 @@ class _Run:
             **settings,
             **self.identity,
         }
-
-
-def _bar(show: bool, name: str, n_steps: int) -> Any:
-    from tqdm.auto import tqdm
-
-    return tqdm(total=n_steps, desc=name, unit="step", disable=not show, mininterval=0.2)
