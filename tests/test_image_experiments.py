@@ -27,7 +27,6 @@ from ebreg.experiments.images import (
     ImageJob,
     ImageRecipe,
     ImageSource,
-    load_images,
     measure,
     pictures,
     save,
@@ -297,7 +296,7 @@ class TestExperiments:
         own = experiment.judge(model)["own"]
         assert math.isfinite(own)
         save(tmp_path / "model", experiment, experiment.finished(model))
-        assert experiment.judge(load_images(tmp_path / "model"))["own"] == pytest.approx(own, abs=1e-4)
+        assert experiment.judge(ebreg.load(tmp_path / "model"))["own"] == pytest.approx(own, abs=1e-4)
 
     @pytest.mark.parametrize(
         ("name", "neck", "units"),
@@ -427,7 +426,7 @@ class TestCommands:
         assert math.isfinite(result["own"])
         assert len(result["history"]) == 1
         assert (tmp_path / "a" / "examples.png").stat().st_size > 10_000
-        model = load_images(tmp_path / "a" / "model")
+        model = ebreg.load(tmp_path / "a" / "model")
         x, y = CELLS.load().test.__getitems__(range(8))
         assert -model.log_prob(x, y).mean().item() == pytest.approx(result["own"], abs=1e-3)
         for other, message in [
@@ -447,14 +446,8 @@ class TestCommands:
         assert "go on from it by --resume" in capsys.readouterr().err
         modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "a" / "model").iterdir()}
         assert len(modes) == 1
-        with pytest.raises(ModelFileError, match=r"model of images .*\.load_images\(path\)"):
-            ebreg.load(tmp_path / "a" / "model")
-        config = tmp_path / "a" / "model" / "config.json"
-        whole = config.read_text()
-        config.write_text(whole.replace('"backbone": "small-cnn"', '"backbone": 3'))
-        with pytest.raises(ModelFileError, match="holds no model of images, or was edited"):
-            load_images(tmp_path / "a" / "model")
-        config.write_text(whole)
+        with pytest.raises(ModelFileError, match="load it without the argument backbone"):
+            ebreg.load(tmp_path / "a" / "model", backbone=small_cnn())
         assert cli.main([*words, "--resume"]) == 0
 
     @pytest.mark.parametrize(
@@ -581,7 +574,7 @@ def test_two_processes_train_on_images_like_one(tmp_path: Path):
     for ours, theirs in zip(*(result["history"] for result in results), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
     assert results[0]["own"] == pytest.approx(results[1]["own"], rel=1e-2)
-    trained = [load_images(tmp_path / name / "model").backbone for name in ("one", "two")]
+    trained = [ebreg.load(tmp_path / name / "model").backbone for name in ("one", "two")]
     before = Experiment(
         Cell("", "", "joint-nce"), ImageSource("head-pose", "synthetic:24"), IMAGE_RECIPES["scratch"], 0
     )

@@ -15,13 +15,13 @@ ROOT = Path(ebreg.__file__).parent
 # From the bottom up: a package imports only from those in the lines above it.
 ORDER = """
 _version errors _utils
+saving
 objectives importance sampling units
 distributions
 networks
 predictive
 models
 methods
-saving
 datasets metrics plots
 training
 estimators
@@ -33,6 +33,7 @@ __main__
 LEVEL = {name: level for level, line in enumerate(ORDER.split("\n")) for name in line.split()}
 # Of third parties these need torch alone; the others wait for the function that needs them.
 CORE = (
+    "saving",
     "objectives",
     "importance",
     "sampling",

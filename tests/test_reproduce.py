@@ -317,7 +317,8 @@ class TestJob:
         for asked in (["--cells", "mdn-1", "--runs", "1"], ["--cells", "mdn-1"]):
             assert main([*words, *asked, "--judge-again"]) == 0
             records = sorted((tmp_path / "table1" / "records").glob("*.json"))
-            judged.append([path.stem for path in records if json.loads(path.read_text())["own"] == 7.0])
+            read = {path.stem: json.loads(path.read_text())["facts"] for path in records}
+            judged.append([name for name, record in read.items() if record["own"] == 7.0])
         assert judged == [["gustafsson.mdn-1.00"], ["gustafsson.mdn-1.00", "gustafsson.mdn-1.01"]]
 
     def test_networks_that_are_not_of_the_record_are_not_judged(self, tmp_path: Path):
@@ -526,7 +527,7 @@ class TestCommand:
         assert len((folder / "runs.csv").read_text().splitlines()) == 4
         assert "done with*: ebreg" in text
         assert (folder / "sensitivity.png").stat().st_size > 10_000
-        record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
+        record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())["facts"]
         assert record["settings"]["epochs"] == 1
         for more in ("--report-only", "--judge-again"):
             assert main([*arguments, more]) == 0

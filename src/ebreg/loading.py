@@ -1,24 +1,23 @@
-"""Saved regressors: ``regressor.save(path)`` writes a folder, :func:`load` reads it.
+"""``ebreg.load``: every saved model, from the folder that ``regressor.save`` or ``ebreg train`` wrote.
 
-The folder holds weights and numbers (``ebreg.saving.folders``). Loading builds the networks from the numbers
-and fills in the weights; nothing in the folder is executed. A backbone that the user brought is code: pass it
-again.
+A folder holds weights and numbers (``ebreg.saving``). Loading builds the networks from the numbers and fills
+in the weights; nothing in the folder is executed. A backbone of the user's own is code, so it is given again.
 """
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from ebreg._utils import checks
 from ebreg.errors import ModelFileError
-from ebreg.estimators import DistributionRegressor, EnergyRegressor, MixtureDensityRegressor
-from ebreg.saving import folders
-
-REGRESSORS = {regressor.__name__: regressor for regressor in (EnergyRegressor, MixtureDensityRegressor)}
+from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor
+from ebreg.saving import files, folders
 
 
-def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu") -> DistributionRegressor:
-    """Read a regressor that was saved.
+def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu") -> Any:
+    """Read a model that was saved.
 
     Args:
         path: The folder.
@@ -26,33 +25,40 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
         device: Where it shall predict, whatever device it was trained on.
 
     Returns:
-        The fitted regressor.
+        The fitted regressor, of the class that was saved. For a folder of ``ebreg train``, a
+        :class:`ebreg.models.Model` that takes images (B, C, H, W) as in the training, whole numbers from 0 to
+        255 of the same channels, height and width, and predicts by ``predictive``.
     """
     path, where = Path(path), checks.device(device)
-    config, tensors = folders.read(path)
-    name = config.get("regressor")
-    if name is None and "images" in config:
-        raise ModelFileError(
-            f"{path} is a model of images that ebreg train wrote: read it by "
-            "ebreg.experiments.images.load_images(path)"
-        )
-    if not isinstance(name, str) or name not in REGRESSORS:
-        raise ModelFileError(
-            f"{path} was edited, or written by a subclass: its regressor is {name!r}, and known are "
-            f"{', '.join(REGRESSORS)}"
-        )
-    _check_backbone(path, bool(config.get("backbone")), backbone)
+    tensors, facts = folders.read(path)
+    _check_backbone(path, bool(facts.get("backbone")), backbone)
     try:
-        regressor = REGRESSORS[name]._from_config(config, tensors, backbone)
+        model = _reader(facts.get("kind"))(facts, tensors, backbone)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ModelFileError(
-            f"{path} was edited or damaged ({type(error).__name__}: {error}); save the model again"
-        ) from error
-    regressor.device = device
-    regressor.model_.to(where)
-    return regressor
+        raise files.damaged(folders.FORMAT, path, error) from error
+    if isinstance(model, nn.Module):
+        return model.to(where)
+    model.device = device
+    model.model_.to(where)
+    return model
+
+
+def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], nn.Module | None], Any]:
+    readers: dict[Any, Callable[..., Any]] = {
+        EnergyRegressor.__name__: EnergyRegressor._from_facts,
+        MixtureDensityRegressor.__name__: MixtureDensityRegressor._from_facts,
+        "image-model": _image_model,
+    }
+    checks.one_of("kind", kind, readers)
+    return readers[kind]
+
+
+def _image_model(facts: dict[str, Any], tensors: dict[str, Tensor], backbone: None) -> nn.Module:
+    from ebreg.experiments.images import saving  # imports all experiments, which regressors do not need
+
+    return saving.from_facts(facts, tensors)
 
 
 def _check_backbone(path: Path, needed: bool, backbone: nn.Module | None) -> None:

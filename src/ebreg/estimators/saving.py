@@ -1,6 +1,8 @@
-"""What of a fitted regressor is saved, and a regressor again from that."""
+"""A fitted regressor as facts and tensors, and the regressor of such facts and tensors."""
 
 import copy
+import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -11,21 +13,51 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from ebreg._utils.random_state import seeded
 from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
 from ebreg.models import Model
-from ebreg.networks import Networks
 from ebreg.saving import folders
+from ebreg.saving.schema import (
+    anything,
+    each,
+    either,
+    fields,
+    flag,
+    mapping,
+    none_or,
+    number,
+    text,
+    whole,
+)
 from ebreg.units import Units
 
-# Fitted attributes that are kept as they are, and what a file that nobody edited has for them.
-_FACTS: dict[str, tuple[type, ...]] = {
-    "history_": (list,),
-    "n_iter_": (int,),
-    "best_epoch_": (int, type(None)),
-    "target_names_": (list, type(None)),
+# Fitted attributes that are saved as they are.
+_FITTED = {
+    "history_": each(mapping(none_or(number()))),
+    "n_iter_": whole(),
+    "best_epoch_": none_or(whole()),
+    "target_names_": none_or(each(either(number(), text()))),
 }
+_FACTS = fields(
+    kind=text(),
+    params=mapping(anything),
+    backbone=flag,
+    input_shape=none_or(each(whole(1))),
+    input_dtype=none_or(text()),
+    n_features_in=none_or(whole(1)),
+    feature_names_in=none_or(each(text())),
+    drop_target_axis=flag,
+    design=fields(
+        n_inputs=none_or(whole(1)),
+        n_features=whole(1),
+        n_targets=whole(1),
+        n_components=whole(1),
+        width=whole(1),
+        min_scale=number(0),
+        bounded=flag,
+    ),
+    **{name.rstrip("_"): check for name, check in _FITTED.items()},
+)
 
 
 class Saving(BaseEstimator):
@@ -38,33 +70,34 @@ class Saving(BaseEstimator):
         """Write a folder that :func:`ebreg.load` reads.
 
         Args:
-            path: Must not exist yet.
-            overwrite: Whether a saved model may be replaced; any other folder or file never is.
+            path: Must not exist yet, or be an empty folder.
+            overwrite: Whether a saved model may be replaced; any other folder or file never is. The old model
+                can be loaded until the new one can.
         """
         check_is_fitted(self, "model_")
         if type(self).__module__.split(".")[0] != "ebreg":
             raise ModelFileError(
                 f"{type(self).__name__} is a class of your own, which a file cannot hold; use pickle for it"
             )
-        folders.write(Path(path), self._config(), self._tensors(), overwrite)
+        folders.write(Path(path), self._tensors(), self._facts(), overwrite)
 
-    def _config(self) -> dict[str, Any]:
+    def _facts(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
         params.pop("backbone")
         has_backbone = self.design_.n_inputs is None
         if isinstance(params["random_state"], np.random.RandomState | np.random.Generator):
             params["random_state"] = None  # the state of a stream is not part of what was learned
         return {
-            "regressor": type(self).__name__,
-            "params": {name: folders.plain(f"the parameter {name}", value) for name, value in params.items()},
+            "kind": type(self).__name__,
+            "params": {name: _plain(f"the parameter {name}", value) for name, value in params.items()},
             "backbone": has_backbone,
             "input_shape": list(self.input_shape_) if has_backbone else None,
-            "input_dtype": _name(getattr(self, "input_dtype_", None)) if has_backbone else None,
+            "input_dtype": str(self.input_dtype_).removeprefix("torch.") if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
-            "feature_names_in": folders.plain("a column", getattr(self, "feature_names_in_", None)),
+            "feature_names_in": _plain("a column", getattr(self, "feature_names_in_", None)),
             "drop_target_axis": self._drop_target_axis,
             "design": asdict(self.design_),
-            **{name.rstrip("_"): folders.plain(name, getattr(self, name)) for name in _FACTS},
+            **{name.rstrip("_"): _plain(name, getattr(self, name)) for name in _FITTED},
         }
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -78,52 +111,65 @@ class Saving(BaseEstimator):
         }
 
     @classmethod
-    def _from_config(
-        cls, config: dict[str, Any], tensors: dict[str, Tensor], backbone: nn.Module | None
+    def _from_facts(
+        cls, facts: dict[str, Any], tensors: dict[str, Tensor], backbone: nn.Module | None
     ) -> Self:
-        regressor = cls(**config["params"], backbone=backbone)
-        regressor.design_ = Design(**config["design"])
-        regressor.model_ = cls._keeps.of(*_blank(regressor.design_, copy.deepcopy(backbone)))
-        folders.fill(regressor.model_, tensors)
+        _FACTS("", facts)
+        regressor = cls(**facts["params"], backbone=backbone)
+        regressor.design_ = Design(**facts["design"])
+        regressor.model_ = _model(cls._keeps, regressor.design_, tensors, copy.deepcopy(backbone))
         regressor.model_.to_float64().eval()
         regressor._fitted_backbone = backbone
         regressor.interrupted_ = False
-        regressor._drop_target_axis = _entry(config, "drop_target_axis", bool)
-        for name, types in _FACTS.items():
-            setattr(regressor, name, _entry(config, name.rstrip("_"), *types))
+        regressor._drop_target_axis = facts["drop_target_axis"]
+        for name in _FITTED:
+            setattr(regressor, name, facts[name.rstrip("_")])
         if backbone is not None:
-            regressor.input_shape_ = tuple(_entry(config, "input_shape", list))
-            regressor.input_dtype_ = _dtype(config.get("input_dtype"))
+            regressor.input_shape_ = tuple(facts["input_shape"])
+            regressor.input_dtype_ = _dtype(facts["input_dtype"])
         else:
-            regressor.n_features_in_ = _entry(config, "n_features_in", int)
-        names = _entry(config, "feature_names_in", list, type(None))
-        if names is not None:
-            regressor.feature_names_in_ = np.array(names, dtype=object)
+            regressor.n_features_in_ = facts["n_features_in"]
+        if facts["feature_names_in"] is not None:
+            regressor.feature_names_in_ = np.array(facts["feature_names_in"], dtype=object)
         return regressor
 
 
-def _blank(design: Design, backbone: nn.Module | None) -> tuple[Networks, Units]:
-    units = Units.blank(design.n_inputs, design.n_targets, design.bounded)
-    # First weights are drawn, only to be replaced: nobody else's random numbers change by that.
-    with seeded(0):
-        return design.networks(units.standard_bounds, backbone), units
+def _model(
+    keeps: type[Model], design: Design, tensors: dict[str, Tensor], backbone: nn.Module | None
+) -> Model:
+    # Sizes are compared with the weights before anything of that size is made: the number of targets here,
+    # those of the networks on the meta device, where tensors have shapes and no memory.
+    n_targets = tensors["y_units.shift"].numel()
+    if design.n_targets != n_targets:
+        raise ValueError(f"design.n_targets is {design.n_targets}, and the weights have {n_targets}")
+    n_inputs = None if design.n_inputs is None else tensors["x_units.shift"].numel()
+    units = Units.blank(n_inputs, n_targets, design.bounded)
+    with torch.device("meta"):
+        networks = design.networks(units.standard_bounds, backbone)
+    model = keeps.of(networks, units)
+    folders.fill(model, tensors)
+    return model
 
 
-def _name(dtype: torch.dtype | None) -> str | None:
-    return None if dtype is None else str(dtype).removeprefix("torch.")
-
-
-def _dtype(name: Any) -> torch.dtype | None:
-    if name is None:  # a folder of an earlier version
+def _plain(name: str, value: Any) -> Any:
+    # A setting as JSON holds it. An infinite number, such as an open bound, becomes None.
+    if hasattr(value, "tolist"):  # numpy's numbers and arrays
+        value = value.tolist()
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
         return None
-    dtype = getattr(torch, str(name), None)
+    if isinstance(value, Mapping):
+        return {key: _plain(name, item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(name, item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ModelFileError(f"{name} cannot be saved: {value!r} is neither a number nor a string")
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
-        raise TypeError(f"input_dtype is {name!r}")
+        raise ValueError(f"input_dtype is {name!r}")
     return dtype
-
-
-def _entry(config: dict[str, Any], name: str, *types: type) -> Any:
-    value = config[name]
-    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise TypeError(f"{name} is {value!r}")
-    return value

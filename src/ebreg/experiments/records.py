@@ -1,11 +1,9 @@
 """Records: one small file for every finished run, written whole or not at all."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from ebreg.errors import EbregError
-from ebreg.saving import atomic_files
+from ebreg.saving import atomic_files, records
 
 _ROOM = 4096  # bytes that a record may take
 
@@ -28,20 +26,12 @@ class Records:
         atomic_files.require_room(self.folder, _ROOM)
 
     def write(self, key: str, record: dict[str, Any]) -> bool:
-        """Keep a record; one that is there already is left alone. Whether it was kept."""
-        path = self._path(key)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with atomic_files.keeping(path) as partial:
-                partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
-        except FileExistsError:
-            return False
-        return True
+        """Keep a record; one that exists is left as it is. Whether it was kept."""
+        return records.write(self._path(key), record)
 
     def replace(self, key: str, record: dict[str, Any]) -> None:
         """Keep a record in place of the one that is there."""
-        with atomic_files.replacing(self._path(key)) as partial:
-            partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        records.replace(self._path(key), record)
 
     def keys(self) -> list[str]:
         """Names of all records, in order."""
@@ -49,22 +39,10 @@ class Records:
 
     def read(self, key: str) -> dict[str, Any] | None:
         """A record, or None."""
-        path = self._path(key)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            return records.read(self._path(key))
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise EbregError(
-                f"{path} cannot be read ({error.strerror}); see to it, or give another folder"
-            ) from error
-        except ValueError as error:
-            raise EbregError(
-                f"{path} is not a record ({error}); delete it, and its run is done again"
-            ) from error
-        if not isinstance(record, dict):
-            raise EbregError(f"{path} is not a record; delete it, and its run is done again")
-        return record
 
     def __contains__(self, key: str) -> bool:
         return self._path(key).exists()

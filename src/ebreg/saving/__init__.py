@@ -1,1 +1,1 @@
-"""Files: written atomically, checked when read; nothing in them is executed."""
+"""Saved files: written atomically, checked by a checksum when read; reading executes nothing."""

@@ -1,25 +1,34 @@
-"""Files that are there whole or not at all, whatever happens while they are written."""
+"""Atomic writes: after a crash at any moment a file is the old one or the new one, and complete."""
 
 import errno
 import os
+import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from typing import Any
 
-# Of a file that a killed process has left: nobody writes that slowly, here or on another machine.
-_SECONDS_UNTIL_LEFT = 600
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+# A partial file that was not changed for so long belongs to a process that was killed.
+_SECONDS_UNTIL_STALE = 600
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield another name to write to; what is written there replaces the file, if there is one."""
+    """Yield another name to write to; the file written there replaces the one at the path, if any."""
     with _partial(path) as partial:
         yield partial
         _sync(partial)
         os.replace(partial, path)
+        _sync_folder(path.parent)
 
 
 @contextmanager
@@ -33,10 +42,35 @@ def keeping(path: Path) -> Iterator[Path]:
         yield partial
         _sync(partial)
         _link(partial, path)
+        _sync_folder(path.parent)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time write to a folder, where the system has such locks; the others wait.
+
+    The lock ends with the process, also if it is killed.
+    """
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_partial(path: Path, names: Callable[[str], object]) -> bool:
+    """Whether it is a partial file, left by a killed process or being written, of a file with such a name."""
+    found = re.fullmatch(r"\.(.+)\.\d+\.partial", path.name)
+    return found is not None and bool(names(found[1]))
 
 
 def require_room(folder: Path, n_bytes: int = 4096) -> None:
-    """Make a folder, and fail now if there is no room for so much, rather than after long work.
+    """Make a folder, and fail now if it has no room for so many bytes, rather than after a long training.
 
     Raises:
         OSError: With a sentence.
@@ -54,26 +88,26 @@ def require_room(folder: Path, n_bytes: int = 4096) -> None:
 @contextmanager
 def _partial(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _remove_left(path)
+    _remove_stale(path)
     try:
         yield partial
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _remove_left(path: Path) -> None:
-    # What processes that were killed have left of the same file.
-    for left in path.parent.glob(f".{escape(path.name)}.*.partial"):
+def _remove_stale(path: Path) -> None:
+    # Partial files of the same file that killed processes have left.
+    for stale in path.parent.glob(f".{escape(path.name)}.*.partial"):
         try:
-            if time.time() - left.stat().st_mtime > _SECONDS_UNTIL_LEFT:
-                left.unlink()
-        except OSError:  # another process was faster, or may and this one may not
+            if time.time() - stale.stat().st_mtime > _SECONDS_UNTIL_STALE:
+                stale.unlink()
+        except OSError:  # another process removed it, or it belongs to another user
             continue
 
 
 def _link(partial: Path, path: Path) -> None:
     try:
-        os.link(partial, path)  # unlike a renaming it never replaces
+        os.link(partial, path)  # unlike os.replace it never replaces
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -95,3 +129,13 @@ def _reserve(path: Path, n_bytes: int) -> None:
 def _sync(path: Path) -> None:
     with open(path, "rb") as written:
         os.fsync(written.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    # The new name of a file is on the disk only when its folder is; not every system can do this.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

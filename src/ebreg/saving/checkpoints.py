@@ -1,18 +1,21 @@
-"""Checkpoints: one safetensors file with a JSON header, written atomically, nothing executed when read."""
+"""Checkpoints: tensors and facts in one safetensors file, written atomically."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ebreg.errors import CheckpointError
-from ebreg.saving import atomic_files
+from ebreg.saving import atomic_files, files, json_files, state_dicts
 
-FORMAT = 1
+FORMAT = files.Format(
+    "ebreg-checkpoint",
+    "checkpoint",
+    CheckpointError,
+    "delete it or give another path to start anew",
+)
 
 
 def prepare(path: Path) -> None:
@@ -25,12 +28,10 @@ def prepare(path: Path) -> None:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write a checkpoint; after a crash at any moment the old file or the new one is there, whole."""
-    from safetensors.torch import save
-
-    # safetensors refuses tensors that share memory, as tied weights do.
-    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
-    content = save(tensors, metadata={"ebreg": json.dumps({"format": FORMAT, **facts})})
+    """Write a checkpoint; after a crash at any moment the file is the old one or the new one."""
+    tensors = files.plain_tensors(tensors)
+    header = json_files.encode(files.seal(FORMAT, facts, tensors))
+    content = files.encode_tensors(tensors, header)
     with atomic_files.replacing(path) as partial:
         partial.write_bytes(content)
 
@@ -39,48 +40,27 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write` wrote.
 
     Raises:
-        CheckpointError: If the file is truncated, not a checkpoint, or of a newer format.
+        FileNotFoundError: If there is no such file.
+        CheckpointError: If it is truncated, damaged, not a checkpoint, or of a later format.
     """
-    from safetensors import SafetensorError, safe_open
-
     try:
-        with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get("ebreg", "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        content = path.read_bytes()
     except FileNotFoundError:
         raise
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path} is truncated or not a checkpoint ({error}); delete it or give another path to start anew"
-        ) from error
-    if not isinstance(facts, dict):
-        raise CheckpointError(f"{path} holds tensors but is not an ebreg checkpoint; give another path")
-    if facts.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{path} has checkpoint format {facts.get('format')}, this version reads format {FORMAT}; "
-            "upgrade ebreg, or delete the file to start anew"
-        )
-    return tensors, facts
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read ({error.strerror}); {FORMAT.remedy}") from error
+    tensors, header = files.decode_tensors(FORMAT, path, content)
+    envelope = files.unseal(FORMAT, path, header)
+    files.verify(FORMAT, path, envelope, tensors)
+    return tensors, envelope.facts
 
 
-def check_fits(module: torch.nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Require the names and shapes of a module.
+def check_fits(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Require the names, shapes and types of a module's state dict.
 
     Raises:
-        CheckpointError: Naming the first difference.
+        CheckpointError: Naming the differences.
     """
-    own = module.state_dict()
-    missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    if missing or extra:
-        what = f"lacks {missing[0]!r}" if missing else f"has {extra[0]!r}, which this one lacks"
-        raise CheckpointError(f"{path} is of another model: it {what}; give another path")
-    for name, tensor in own.items():
-        there, here = _kind(tensors[name]), _kind(tensor)
-        if there != here:
-            raise CheckpointError(
-                f"{path} is of another model: {name!r} is {there} there and {here} here; give another path"
-            )
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+    found = state_dicts.differences(module.state_dict(), tensors)
+    if found:
+        raise CheckpointError(f"{path} is of another model ({found}); give another path")

@@ -1,124 +1,90 @@
-"""Model folders: ``config.json`` and ``model.safetensors``, written whole; reading executes nothing."""
+"""Model folders: ``config.json`` with the facts, and a safetensors file that it names.
 
-import json
-import math
-import os
-import shutil
-import tempfile
-import zlib
-from collections.abc import Mapping
+A save over an existing model is atomic: the new weights get a new name, then ``config.json`` is replaced,
+then the old weights are deleted. What a killed save leaves is never loaded, and the next save removes it.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from ebreg._version import __version__
 from ebreg.errors import ModelFileError
+from ebreg.saving import atomic_files, files, json_files, state_dicts
 
-FORMAT = "ebreg-model"
-VERSION = 1
-_FILES = ("config.json", "model.safetensors")
+FORMAT = files.Format("ebreg-model", "saved model", ModelFileError, "save the model again")
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_WEIGHTS_NAME = re.compile(r"model(-[0-9a-f]{8})?\.safetensors")
+# In the header of the weights, so that those of a killed save can be told from other files.
+_MARK = FORMAT.name.encode()
 
 
 def write(
-    path: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], overwrite: bool = False
+    path: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], overwrite: bool = False
 ) -> None:
     """Write a folder.
 
     Args:
-        path: Must not exist yet.
-        config: What JSON can hold.
+        path: Must not exist yet, or be an empty folder.
         tensors: By name.
+        facts: What JSON can hold.
         overwrite: Whether a model folder may be replaced; any other folder or file never is.
+
+    Raises:
+        FileExistsError: If something is there that may not be replaced.
+        OSError: If it cannot be written; what was there is then unchanged.
     """
-    from safetensors.torch import save_file
-
-    path = path.resolve()  # a link stays, and what it points to is written
+    path = path.resolve()  # a link stays, and the folder it points to is written
     check_free(path, overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside its place and moved there whole: a crash leaves no half of a model behind.
-    fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-    try:
-        # safetensors refuses tensors that share memory, as tied weights do.
-        save_file(
-            {name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()},
-            fresh / "model.safetensors",
-        )
-        head = {"format": FORMAT, "version": VERSION, "ebreg": __version__}
-        facts = {**head, "checksum": _checksum(fresh / "model.safetensors"), **config}
-        text = json.dumps(facts, indent=2, allow_nan=False)
-        (fresh / "config.json").write_text(text, encoding="utf-8")
-        # Temporary folders, and safetensors, keep what they write to its owner.
-        fresh.chmod(0o755)
-        (fresh / "model.safetensors").chmod((fresh / "config.json").stat().st_mode & 0o777)
-        _put(fresh, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+    with _explained(path), _folder(path), atomic_files.locked(path):
+        # Once more, since another process may have written while this one waited.
+        check_free(path, overwrite)
+        old = _own_files(path)
+        _remove_unnamed(path, old)
+        try:
+            _write(path, files.plain_tensors(tensors), facts)
+        finally:
+            _remove_unnamed(path, [*old, *_own_files(path)])
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write` wrote.
 
     Raises:
-        ModelFileError: If it is not a model folder, truncated, edited, or of a newer format.
+        FileNotFoundError: If the folder does not exist.
+        ModelFileError: If it is not a model folder, truncated, damaged, edited, or of a later format.
     """
-    config = _read_config(path)
-    version = config.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"{path} was edited: its format version is {version!r}; save the model again")
-    if version > VERSION:
-        raise ModelFileError(
-            f"{path} has format version {version}, written by ebreg {config.get('ebreg')}; this is ebreg "
-            f"{__version__} and reads versions up to {VERSION}: upgrade with pip install --upgrade ebreg"
-        )
-    tensors = _read_tensors(path / "model.safetensors")
-    if config.get("checksum") != _checksum(path / "model.safetensors"):
-        raise ModelFileError(
-            f"{path} holds the weights of another model, or was edited: config.json and model.safetensors do "
-            "not belong together; copy the folder as a whole, or save the model again"
-        )
-    return config, tensors
-
-
-def plain(name: str, value: Any) -> Any:
-    """A setting as JSON holds it; an infinite number, such as an open bound, becomes None."""
-    if hasattr(value, "tolist"):  # numpy's numbers and arrays
-        value = value.tolist()
-    if isinstance(value, torch.device):
-        return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: plain(name, item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [plain(name, item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ModelFileError(f"{name} cannot be saved: {value!r} is neither a number nor a string")
+    envelope, content = _read_both(path)
+    tensors, mark = files.decode_tensors(FORMAT, path / str(envelope.weights), content)
+    if mark != _MARK:
+        raise files.damaged(FORMAT, path / str(envelope.weights), ValueError("its header was changed"))
+    files.verify(FORMAT, path, envelope, tensors)
+    return tensors, envelope.facts
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Load weights that must fit by name and shape.
+    """Load weights that must fit by name, shape and type.
+
+    Parts of the module that are on the meta device get memory once the weights are known to fit.
 
     Raises:
-        ModelFileError: Naming the first difference.
+        ModelFileError: Naming the differences.
     """
-    expected = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in tensors.items()}
-    wrong = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
-    if wrong:
-        first = wrong[0]
+    found = state_dicts.differences(module.state_dict(), tensors)
+    if found:
         raise ModelFileError(
-            f"the weights do not fit the networks: {first} should have shape {expected.get(first)}, and the "
-            f"file has {found.get(first)} ({len(wrong)} such differences); the folder was edited, or another "
-            "backbone given"
+            f"the weights do not fit the networks ({found}); the folder was edited, or another backbone given"
         )
-    weights = {name for name, _ in module.named_parameters()}
-    for name, value in tensors.items():
-        # Buffers may be infinite: bounds that are not there.
-        if torch.isnan(value).any() or (name in weights and torch.isinf(value).any()):
-            raise ModelFileError(f"the weights {name} are not finite; train and save the model again")
+    # Bounds are buffers, and infinite where a target has none.
+    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    found = state_dicts.not_finite(tensors, may_be_infinite=buffers)
+    if found:
+        raise ModelFileError(f"the weights {found} are not finite; train and save the model again")
+    state_dicts.allocate(module)
     module.load_state_dict(dict(tensors))
 
 
@@ -128,83 +94,125 @@ def check_free(path: Path, overwrite: bool = True) -> None:
     Raises:
         FileExistsError: If something is there that it would not replace.
     """
-    if not path.exists() and not path.is_symlink():
+    if not path.exists():
         return
-    if overwrite and _is_model(path):
-        return
-    if overwrite:
-        others = sorted({file.name for file in path.iterdir()} - set(_FILES)) if path.is_dir() else []
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    others = sorted(names - {CONFIG} - {file.name for file in _own_files(path)}) if names else []
+    if path.is_dir() and CONFIG not in names and not others:
+        return  # empty, or left by a save that was killed
+    if not overwrite:
+        raise FileExistsError(
+            f"{path} exists: give another path, or pass overwrite=True to replace a saved model"
+        )
+    if others or not _is_model(path):
         what = f"has {others[0]!r}, which no saved model has" if others else "is not a saved model"
         raise FileExistsError(f"{path} exists and {what}: it is left as it is; give another path")
-    raise FileExistsError(
-        f"{path} exists: give another path, or pass overwrite=True to replace a saved model"
-    )
+
+
+def _write(path: Path, tensors: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
+    name = f"model-{secrets.token_hex(4)}.safetensors" if (path / CONFIG).exists() else WEIGHTS
+    config = json_files.encode(files.seal(FORMAT, facts, tensors, name), indent=2)
+    with atomic_files.replacing(path / name) as partial:
+        partial.write_bytes(files.encode_tensors(tensors, _MARK))
+    with atomic_files.replacing(path / CONFIG) as partial:
+        partial.write_bytes(config)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[None]:
+    # A folder that was made for a save that failed goes with it.
+    is_new = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise  # a sentence already
+    except OSError as error:
+        raise OSError(
+            f"the model cannot be written to {path} ({error.strerror or error}), and what was there is "
+            "unchanged; make room there, or give another path"
+        ) from error
+
+
+def _remove_unnamed(path: Path, own: list[Path]) -> None:
+    # Files of ebreg that config.json does not name: old weights, and what a killed save has left.
+    named = _named_weights(path)
+    if named is None and (path / CONFIG).exists():
+        return  # it cannot be read now, so nothing is known to be unnamed
+    for file in own:
+        if file.name != named:
+            with suppress(OSError):  # removed already, or it stays for the next save
+                file.unlink()
+
+
+def _own_files(path: Path) -> list[Path]:
+    # Weights and partial files of ebreg. Other libraries give their files the same names, so weights that
+    # config.json does not name must say that they are of ebreg.
+    named = _named_weights(path)
+    return [file for file in path.iterdir() if file.name == named or _is_leftover(file)]
+
+
+def _is_leftover(file: Path) -> bool:
+    if atomic_files.is_partial(file, lambda name: name == CONFIG or _WEIGHTS_NAME.fullmatch(name)):
+        return True
+    if not _WEIGHTS_NAME.fullmatch(file.name) or not file.is_file():
+        return False
+    try:
+        return files.header_of(json_files.read_bytes(file)) == _MARK
+    except (OSError, ValueError):
+        return False
+
+
+def _named_weights(path: Path) -> str | None:
+    try:
+        return _read_config(path).weights
+    except (ModelFileError, FileNotFoundError):
+        return None
 
 
 def _is_model(path: Path) -> bool:
-    # By its format too, as other libraries give their files the same names; and nothing else lies in it.
-    if not path.is_dir() or {entry.name for entry in path.iterdir()} != set(_FILES):
-        return False
-    try:
-        _read_config(path)
-    except ModelFileError:
-        return False
-    return True
+    return _named_weights(path) is not None
 
 
-def _put(fresh: Path, path: Path) -> None:
-    # The old folder goes when the new one is in its place, and comes back if it does not get there.
+def _read_both(path: Path) -> tuple[files.Envelope, bytes]:
+    envelope = _read_config(path)
+    while True:
+        try:
+            return envelope, (path / str(envelope.weights)).read_bytes()
+        except OSError as error:
+            before, envelope = envelope, _read_config(path)
+            if envelope != before:
+                continue  # another process has saved a model here in the meantime
+            raise ModelFileError(
+                f"{path} is not a saved model: its weights {envelope.weights} cannot be read "
+                f"({error.strerror}); copy the whole folder, or save the model again"
+            ) from error
+
+
+def _read_config(path: Path) -> files.Envelope:
+    config = path / CONFIG
     if not path.exists():
-        os.replace(fresh, path)
-        return
-    old = fresh.with_name(f"{fresh.name}-old")
-    os.replace(path, old)
+        raise FileNotFoundError(f"{path} does not exist; a saved model is a folder with {CONFIG} and weights")
     try:
-        os.replace(fresh, path)
-    except BaseException:
-        os.replace(old, path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _checksum(path: Path) -> int:
-    checksum = 0
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} does not exist; a saved model is a folder with {' and '.join(_FILES)}"
-        )
-    missing = [name for name in _FILES if not (path / name).is_file()]
-    if missing:
+        text = json_files.read_bytes(config)
+    except OSError as error:
         raise ModelFileError(
-            f"{path} is not a saved model: that is a folder with {' and '.join(_FILES)}, and "
-            f"{' and '.join(missing)} cannot be found; give the path that was handed to save"
-        )
-    try:
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise ModelFileError(
-            f"{path / 'config.json'} cannot be read ({error}); save the model again"
+            f"{path} is not a saved model: that is a folder with {CONFIG} and weights, and {CONFIG} cannot "
+            f"be read ({error.strerror}); give the path that was handed to save"
         ) from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(
-            f"{path} is not a saved model: config.json does not say format {FORMAT!r}; give the path that "
-            "was handed to save"
-        )
-    return config
-
-
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(f"{path} is truncated or damaged ({error}); save the model again") from error
+    envelope = files.unseal(FORMAT, config, text)
+    if envelope.weights is None or not _WEIGHTS_NAME.fullmatch(envelope.weights):
+        wrong = ValueError(f"weights must be the name of a file, got {envelope.weights!r}")
+        raise files.damaged(FORMAT, config, wrong)
+    return envelope

@@ -11,7 +11,8 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg.errors import CheckpointError
 from ebreg.methods import Method
-from ebreg.saving import checkpoints
+from ebreg.saving import checkpoints, files
+from ebreg.saving.schema import anything, each, fields, mapping, none_or, number, real, whole
 from ebreg.training.averaging import Average
 from ebreg.training.config import TrainingConfig
 from ebreg.training.early_stopping import Selection
@@ -19,7 +20,7 @@ from ebreg.training.early_stopping import Selection
 
 @dataclass
 class Progress:
-    """Where a training stands; all that a checkpoint holds beside tensors.
+    """How far a training has come; a checkpoint holds it beside the tensors.
 
     Attributes:
         epoch: Epochs finished.
@@ -128,8 +129,11 @@ class State:
             CheckpointError: If the file is damaged, or of another run.
         """
         tensors, facts = checkpoints.read(path)
-        there = facts.get("settings")
-        _check_same(identity, there if isinstance(there, dict) else {}, path)
+        try:
+            _FACTS("", facts)
+        except ValueError as error:
+            raise files.damaged(checkpoints.FORMAT, path, error) from error
+        _check_same(identity, facts["settings"], path)
         weights, average = _under("method.", tensors), _under("average.", tensors)
         checkpoints.check_fits(self.method, weights, path)
         if self.average is not None:
@@ -138,13 +142,11 @@ class State:
             progress = _checked(Progress(**facts["progress"]))
             optimizer = self._optimizer_state(_under("optimizer.", tensors), facts["learned"])
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
-            for state in (noise, everywhere):  # on generators of nobody's
+            for state in (noise, everywhere):  # tried out on a generator that nothing else uses
                 torch.Generator().set_state(state)
             selection = self._selection(facts["selection"], progress, tensors)
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
-            raise CheckpointError(
-                f"{path} was edited or damaged ({error!r}); delete it to start anew"
-            ) from error
+            raise files.damaged(checkpoints.FORMAT, path, error) from error
         self.method.load_state_dict(weights)
         if self.average is not None:
             self.average.module.load_state_dict(average)
@@ -182,6 +184,22 @@ class State:
         return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
 
 
+# What a checkpoint holds beside its tensors. A loss may be infinite.
+_FACTS = fields(
+    settings=mapping(anything),
+    progress=fields(
+        epoch=whole(),
+        batch=whole(),
+        history=each(mapping(real)),
+        sums=mapping(real),
+        best_epoch=none_or(whole()),
+        lowest_epoch=none_or(whole()),
+        seconds=number(0),
+    ),
+    learned=each(whole()),
+)
+
+
 def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], path: Path) -> None:
     for name, value in here.items():
         if there.get(name) != value:
@@ -192,8 +210,6 @@ def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], path: Path) -
 
 
 def _checked(progress: Progress) -> Progress:
-    for name in ("epoch", "batch"):
-        checks.at_least(name, getattr(progress, name), 0)
     if len(progress.history) != progress.epoch:
         raise ValueError(f"{progress.epoch} epochs were finished, and {len(progress.history)} have losses")
     return progress

@@ -4,7 +4,7 @@ from ebreg.experiments.images.experiments import Experiment
 from ebreg.experiments.images.jobs import ImageJob
 from ebreg.experiments.images.measures import measure
 from ebreg.experiments.images.recipes import IMAGE_RECIPES, ImageRecipe
-from ebreg.experiments.images.saving import load_images, save
+from ebreg.experiments.images.saving import save
 from ebreg.experiments.images.sources import ImageSource
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "ImageJob",
     "ImageRecipe",
     "ImageSource",
-    "load_images",
     "measure",
     "save",
 ]

@@ -1,19 +1,32 @@
-"""Trained models of images as folders: weights and settings, from which the networks are built again."""
+"""Trained image models as folders that :func:`ebreg.load` reads."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
-from ebreg.errors import ModelFileError
-from ebreg.experiments.cells import Cell
-from ebreg.experiments.images.experiments import Experiment, attach, expect
-from ebreg.experiments.images.measures import give_end
-from ebreg.experiments.images.recipes import RANDOM, ImageRecipe
-from ebreg.models import Model
+from ebreg import networks
+from ebreg._utils.random_state import seeded
+from ebreg.experiments.images.experiments import Experiment, expect
+from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import backbones
 from ebreg.saving import folders
-from ebreg.training.config import TrainingConfig
+from ebreg.saving.schema import anything, each, fields, mapping, none_or, text, whole
+from ebreg.units import Units
+
+_MODELS: dict[str, type[Model]] = {model.__name__: model for model in (EnergyModel, MixtureModel)}
+_FACTS = fields(
+    kind=text("image-model"),
+    model=text(*_MODELS),
+    image_backbone=text(),
+    neck=none_or(whole(1)),
+    n_targets=whole(1),
+    n_components=whole(1),
+    image_shape=each(whole(1)),
+    training=mapping(anything),
+)
 
 
 def save(path: Path, experiment: Experiment, model: Model) -> None:
@@ -21,57 +34,38 @@ def save(path: Path, experiment: Experiment, model: Model) -> None:
 
     Args:
         path: The folder.
-        experiment: What it was trained by.
+        experiment: By which it was trained.
         model: As it is used, see :meth:`Experiment.finished`.
     """
+    settings = experiment.settings
     facts = {
-        "images": experiment.settings,
-        "image_shape": experiment.image_shape,
+        "kind": "image-model",
+        "model": type(model).__name__,
+        "image_backbone": settings["backbone"],
+        "neck": settings["neck"],
         "n_targets": model.n_targets,
+        "n_components": settings["n_components"],
+        "image_shape": list(experiment.image_shape),
+        "training": settings,
     }
-    folders.write(path, facts, model.state_dict(), overwrite=True)
+    folders.write(path, model.state_dict(), facts, overwrite=True)
 
 
-def load_images(path: str | Path) -> Model:
-    """Read a model that ``ebreg train`` wrote: it takes images (B, C, H, W), and answers by ``predictive``.
-
-    Images are as in the training: whole numbers from 0 to 255, of the same channels, height and width.
-
-    Args:
-        path: The folder ``model`` of the training.
-    """
-    path = Path(path)
-    config, tensors = folders.read(path)
-    try:
-        model = expect(_blank(config["images"], config["n_targets"]), config["image_shape"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(
-            f"{path} holds no model of images, or was edited ({error!r}); ebreg.load reads saved regressors"
-        ) from error
-    try:
-        folders.fill(model, tensors)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from error
-    return model.eval()
-
-
-def _blank(settings: dict[str, Any], n_targets: int) -> Model:
-    # Units and weights come from the file: any targets, and any weights, give the structure.
-    backbone, sigmas = settings["backbone"], settings["sigmas"]
-    cell = Cell(
-        settings["cell"],
-        "",
-        settings["method"],
-        n_components=settings["n_components"],
-        sigmas=None if sigmas is None else tuple(sigmas),
-        shares_backbone=settings["shares_backbone"],
-    )
-    neck = settings["neck"]
-    known = backbones.find(backbone)
-    weights = RANDOM if neck is None and not known.pretrained else None
-    recipe = ImageRecipe(
-        TrainingConfig(), backbone, weights, settings["units"], augments=neck is None, neck=neck
-    )
-    y = torch.tensor([[0.0], [1.0]]).expand(2, n_targets)
-    model = give_end(recipe.method(cell, y).model, y)
-    return model if neck is None else attach(model, known.build(), backbone)
+def from_facts(facts: dict[str, Any], tensors: dict[str, Tensor]) -> Model:
+    """The model of what :func:`save` wrote."""
+    _FACTS("", facts)
+    known, neck, n_targets = backbones.find(facts["image_backbone"]), facts["neck"], facts["n_targets"]
+    # Sizes are compared with the weights before anything of that size is made: the number of targets here,
+    # those of the heads on the meta device, where tensors have shapes and no memory.
+    if n_targets != tensors["y_units.shift"].numel():
+        raise ValueError(f"n_targets is {n_targets}, and the weights have {tensors['y_units.shift'].numel()}")
+    with seeded(0):  # the initial weights are replaced; the global random state stays as it is
+        backbone = known.build()
+    with torch.device("meta"):
+        parts = networks.image_heads(n_targets, facts["n_components"], neck or known.n_features)
+        if neck is not None:
+            backbone = nn.Sequential(backbone, networks.MLP(known.n_features, (neck,)))
+    units = replace(Units.blank(None, n_targets, bounded=False), x=known.units())
+    model = _MODELS[facts["model"]].of(replace(parts, backbone=backbone), units)
+    folders.fill(model, tensors)
+    return expect(model, facts["image_shape"]).eval()

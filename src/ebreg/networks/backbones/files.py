@@ -1,4 +1,4 @@
-"""Weight files: what a checkpoint holds, whoever wrote it, put into a network by name."""
+"""Weight files of backbones: state dicts from any library, put into a network by name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.errors import CheckpointError
+from ebreg.saving import state_dicts
 
-# Where training scripts put the weights, beside the state of an optimiser and the like.
-_NESTS = ("state_dict", "model")
-# How many names a message shows of each kind.
-_SHOWN = 3
-# The counters of batch-norm; files of older versions of torch have none, and nothing here reads them.
+# The keys under which training scripts save the weights, beside the state of an optimizer and the like.
+_KEYS = ("state_dict", "model")
+# The counters of batch-norm; files of older versions of torch have none, and no network here reads them.
 _COUNTER = "num_batches_tracked"
 _REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -21,10 +20,10 @@ _REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def fill(network: nn.Module, path: str | Path, ignored: tuple[str, ...] = ()) -> None:
     """Load weights that must fit by name and shape; nothing in the file is executed.
 
-    The weights may lie under ``state_dict`` or ``model``, and a prefix that all names share is left out.
+    The weights may be under ``state_dict`` or ``model``, and a prefix that all names share is left out.
 
     Args:
-        network: What they go into, in place.
+        network: Gets the weights, in place.
         path: A ``.safetensors``, ``.pth`` or ``.pt`` file.
         ignored: Beginnings of names that the file may have and the network has not.
 
@@ -35,8 +34,17 @@ def fill(network: nn.Module, path: str | Path, ignored: tuple[str, ...] = ()) ->
     path, own = Path(path), network.state_dict()
     tensors = _without_prefix(_state_dict(path, _read(path)), own)
     tensors = {name: value for name, value in tensors.items() if not name.startswith(ignored)}
-    _check_fits(path, type(network).__name__, own, tensors)
-    network.load_state_dict({**own, **tensors})
+    counters = {name: value for name, value in own.items() if name.endswith(_COUNTER)}
+    tensors = counters | {name: _in_type_of(own.get(name), value) for name, value in tensors.items()}
+    found = state_dicts.differences(own, tensors)
+    if found:
+        raise CheckpointError(
+            f"{path} is not of a {type(network).__name__} ({found}); give a checkpoint of that network"
+        )
+    found = state_dicts.not_finite(tensors)
+    if found:
+        raise CheckpointError(f"{path} has weights that are not finite: {found}; give another file")
+    network.load_state_dict(tensors)
 
 
 def _read(path: Path) -> Any:
@@ -73,7 +81,7 @@ def _read_pickle(path: Path) -> Any:
 
 def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
     while isinstance(content, Mapping):
-        inner = [content[name] for name in _NESTS if isinstance(content.get(name), Mapping)]
+        inner = [content[name] for name in _KEYS if isinstance(content.get(name), Mapping)]
         if not inner:
             break
         content = inner[0]
@@ -81,7 +89,7 @@ def _state_dict(path: Path, content: Any) -> dict[str, Tensor]:
         isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
     ):
         raise CheckpointError(
-            f"{path} must hold tensors by name, at the top or under {' or '.join(map(repr, _NESTS))}, and "
+            f"{path} must hold tensors by name, at the top or under {' or '.join(map(repr, _KEYS))}, and "
             "holds something else; save the state dict of the network"
         )
     return dict(content)
@@ -97,36 +105,11 @@ def _without_prefix(tensors: dict[str, Tensor], own: Mapping[str, Tensor]) -> di
     return {name.removeprefix(prefix): value for name, value in tensors.items()}
 
 
-def _check_fits(path: Path, network: str, own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    here = {name: tuple(value.shape) for name, value in own.items()}
-    there = {name: tuple(value.shape) for name, value in tensors.items()}
-    kinds = {
-        "missing": [name for name in here if name not in there and not name.endswith(_COUNTER)],
-        "unexpected": [name for name in there if name not in here],
-        "of another shape": [
-            f"{name} has {there[name]}, not {shape}"
-            for name, shape in here.items()
-            if there.get(name, shape) != shape
-        ],
-        "of another type": [
-            f"{name} holds {value.dtype}"
-            for name, value in tensors.items()
-            if name in own and not _is_like(value, own[name])
-        ],
-    }
-    if any(kinds.values()):
-        what = "; ".join(f"{len(names)} {kind}: {_some(names)}" for kind, names in kinds.items() if names)
-        raise CheckpointError(f"{path} is not of a {network} ({what}); give a checkpoint of that network")
-    broken = [name for name, value in tensors.items() if not torch.isfinite(value).all()]
-    if broken:
-        raise CheckpointError(f"{path} has weights that are not finite: {_some(broken)}; give another file")
-
-
-def _is_like(value: Tensor, own: Tensor) -> bool:
-    # Plain real numbers of any common precision for weights, whole ones for counters.
-    plain = value.layout == torch.strided and not value.is_quantized and not value.is_meta
-    return plain and (value.dtype in _REAL if own.is_floating_point() else not value.dtype.is_floating_point)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+def _in_type_of(own: Tensor | None, value: Tensor) -> Tensor:
+    # Weights may be stored in any common precision, and counters as any whole numbers.
+    if own is None or not state_dicts.is_dense(value):
+        return value
+    if own.is_floating_point():
+        return value.to(own.dtype) if value.dtype in _REAL else value
+    is_whole = not value.dtype.is_floating_point and not value.dtype.is_complex
+    return value.to(own.dtype) if is_whole else value
