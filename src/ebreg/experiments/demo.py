@@ -1,23 +1,32 @@
-"""The demo: train the paper's method on its first 1-D data set; draw truth, model, proposal and samples."""
+"""The demo: the paper's method on its first 1-D data set, trained, evaluated and drawn."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ebreg import metrics, plots
-from ebreg.datasets import ToyTask, gustafsson
+from ebreg._utils.random_state import seeded
+from ebreg.datasets import gustafsson
+from ebreg.experiments.experiment import one_thread
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
-from ebreg.predictive import Predictive
 from ebreg.training import fit
 from ebreg.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_N_DRAWS = 1024
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo measured, and where the picture is."""
+    """The results of the demo."""
 
     kl_energy: float
     kl_proposal: float
@@ -40,58 +49,51 @@ class DemoResult:
 
 
 def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -> DemoResult:
-    """Train, measure, draw.
+    """Train, evaluate and draw.
 
     Args:
-        folder: Where the picture goes; a picture that is there already is kept, and the new one numbered.
-        epochs: Passes over the data.
+        folder: Of the picture; an existing picture is kept, and the new one numbered.
+        epochs: Epochs of the training.
         seed: Of the weights, the order of the data and the draws.
         progress: Whether to show a progress bar.
     """
-    plots.require_matplotlib()  # what can fail fails before the training
+    plots.require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
     picture = _free_name(folder, "figure2", ".png")
     task = gustafsson()
-    with torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(seed)
+    with seeded(seed):
         model = EnergyModel.for_table(task.x_train, task.y_train)
-    training = fit(
-        JointNCE(model),
-        (task.x_train, task.y_train),
-        config=TrainingConfig(epochs=epochs, seed=seed),
-        progress=progress,
-    )
-    x = task.x_grid()[::8]
-    n_draws = 1024
-    p = model.predictive(x, n_draws=n_draws)
-    targets = task.y_grid()[:, None].expand(-1, len(x), 1)  # (G, B, 1)
-    truth = task.log_density(x.T, task.y_grid())
-    energy, proposal = p.log_prob(targets), p.proposal.log_prob(targets)
-    _draw(task, x, truth, energy, proposal, p, picture)
+    config = TrainingConfig(epochs=epochs, seed=seed)
+    with one_thread():
+        training = fit(JointNCE(model), (task.x_train, task.y_train), config=config, progress=progress)
+    x, y = task.x_grid()[::8], task.y_grid()
+    p = model.predictive(x, n_draws=_N_DRAWS)
+    targets = y[:, None].expand(-1, len(x), 1)  # (G, B, 1)
+    densities = {
+        "Ground truth": task.log_density(x.T, y),
+        "Energy-based model": p.log_prob(targets),
+        "Proposal": p.proposal.log_prob(targets),
+    }
+    _draw(x[:, 0], y[:, 0], densities, p.sample(4, torch.Generator().manual_seed(0))[..., 0], picture)
+    truth, energy, proposal = densities.values()
     return DemoResult(
         kl_energy=metrics.kl_on_grid(truth, energy).mean().item(),
         kl_proposal=metrics.kl_on_grid(truth, proposal).mean().item(),
         effective_sample_size=p.effective_sample_size.mean().item(),
-        n_draws=n_draws,
+        n_draws=_N_DRAWS,
         seconds=training.seconds,
         picture=picture,
     )
 
 
-def _draw(
-    task: ToyTask, x: Tensor, truth: Tensor, energy: Tensor, proposal: Tensor, p: Predictive, picture: Path
-) -> None:
+def _draw(x: Tensor, y: Tensor, densities: dict[str, Tensor], samples: Tensor, picture: Path) -> None:
     every = 4  # of the grid is as fine as the picture
-    y = task.y_grid()[::every, 0]
-    samples = p.sample(4, torch.Generator().manual_seed(0))[..., 0]
-    figure, axes = plots.side_by_side(
-        {
-            "Ground truth": lambda ax: plots.density(x[:, 0], y, truth[::every], ax),
-            "Energy-based model": lambda ax: plots.density(x[:, 0], y, energy[::every], ax),
-            "Proposal": lambda ax: plots.density(x[:, 0], y, proposal[::every], ax),
-            "Samples of the model": lambda ax: plots.scatter(x[:, 0].repeat(4), samples.flatten(), ax),
-        }
-    )
+    panels: dict[str, "Callable[[Axes], object]"] = {
+        title: partial(plots.density, x, y[::every], log_density[::every])
+        for title, log_density in densities.items()
+    }
+    panels["Samples of the model"] = partial(plots.scatter, x.repeat(len(samples)), samples.flatten())
+    figure, axes = plots.side_by_side(panels)
     axes[0].set_ylim(-1.6, 2.2)
     plots.save(figure, picture)
 

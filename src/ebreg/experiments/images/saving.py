@@ -6,23 +6,23 @@ from typing import Any
 import torch
 
 from ebreg.errors import ModelFileError
-from ebreg.experiments.cells import Cell
-from ebreg.experiments.images.experiments import Experiment, attach, expect
-from ebreg.experiments.images.measures import give_end
+from ebreg.experiments.images.evaluation import limit_energy
+from ebreg.experiments.images.experiment import ImageExperiment, attach, expect
 from ebreg.experiments.images.recipes import RANDOM, ImageRecipe
+from ebreg.experiments.settings import Setting
 from ebreg.models import Model
 from ebreg.networks import backbones
 from ebreg.saving import folders
 from ebreg.training.config import TrainingConfig
 
 
-def save(path: Path, experiment: Experiment, model: Model) -> None:
+def save(path: Path, experiment: ImageExperiment, model: Model) -> None:
     """Write a trained model, in place of an earlier one.
 
     Args:
         path: The folder.
         experiment: What it was trained by.
-        model: As it is used, see :meth:`Experiment.finished`.
+        model: As it is used, see :meth:`ImageExperiment.finished`.
     """
     facts = {
         "images": experiment.settings,
@@ -58,8 +58,8 @@ def load_images(path: str | Path) -> Model:
 def _blank(settings: dict[str, Any], n_targets: int) -> Model:
     # Units and weights come from the file: any targets, and any weights, give the structure.
     backbone, sigmas = settings["backbone"], settings["sigmas"]
-    cell = Cell(
-        settings["cell"],
+    setting = Setting(
+        settings["setting"],
         "",
         settings["method"],
         n_components=settings["n_components"],
@@ -73,5 +73,5 @@ def _blank(settings: dict[str, Any], n_targets: int) -> Model:
         TrainingConfig(), backbone, weights, settings["units"], augments=neck is None, neck=neck
     )
     y = torch.tensor([[0.0], [1.0]]).expand(2, n_targets)
-    model = give_end(recipe.method(cell, y).model, y)
+    model = limit_energy(recipe.build(setting, y).model, y)
     return model if neck is None else attach(model, known.build(), backbone)

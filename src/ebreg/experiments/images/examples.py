@@ -1,4 +1,4 @@
-"""A look at a trained model: test images, and what it says of them."""
+"""A figure of a trained model: test images and their predicted densities."""
 
 import copy
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ import torch
 
 from ebreg import plots
 from ebreg.estimators.prediction import Prediction
-from ebreg.experiments.images.experiments import Experiment
+from ebreg.experiments.images.experiment import ImageExperiment
 from ebreg.models import Model
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _IMAGES = 6
 
 
-def draw(experiment: Experiment, model: Model) -> "Figure":
-    """Some of the test images with their densities, from the lowest of the first target to its highest.
+def draw(experiment: ImageExperiment, model: Model) -> "Figure":
+    """Some test images with their densities, in ascending order of the first target.
 
     Args:
-        experiment: What the model was trained by.
-        model: As it is used, see :meth:`Experiment.finished`.
+        experiment: The experiment that trained the model.
+        model: As it is used, see :meth:`ImageExperiment.finished`.
     """
     test, task = experiment.source.load().test, experiment.source.task
     n = min(_IMAGES, len(test))
