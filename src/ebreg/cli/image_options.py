@@ -71,8 +71,8 @@ def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[Image
             named[task] = path
         elif is_named and task in IMAGE_TASKS:
             raise ValueError(
-                f"--data gives images of {task}, and this command needs those of {', '.join(tasks)}; give their "
-                f"path, not {each}"
+                f"--data gives images of {task}, and this command needs those of {', '.join(tasks)}; "
+                f"give their path, not {each}"
             )
         elif len(tasks) == 1 and len(options.data) == 1:
             named[tasks[0]] = each

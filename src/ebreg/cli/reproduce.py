@@ -8,8 +8,8 @@ from ebreg import plots
 from ebreg._utils import checks
 from ebreg.cli import image_options
 from ebreg.experiments import report, runner
-from ebreg.experiments.images import ImageExperiment, runs_figure
 from ebreg.experiments.experiment import Result
+from ebreg.experiments.images import ImageExperiment, runs_figure
 from ebreg.experiments.report import Summary
 from ebreg.experiments.settings import Setting
 from ebreg.experiments.tables import TABLE1, TABLES, Make, Table
@@ -118,7 +118,7 @@ def _run(table: Table, make: Make, datasets: Sequence[str], options: argparse.Na
     folder = (options.out / table.name / "records").absolute()
     # Before the trainings: records of other settings are an error.
     results = report.read_results(table, make, datasets, folder)
-    how = {"n_jobs": options.jobs, "backend": options.backend, "progress": not options.quiet}
+    workers = runner.Workers(options.jobs, options.backend, progress=not options.quiet)
     if options.re_evaluate:
         names = {setting.name for setting in table.select(options.settings)}
         finished = [
@@ -127,9 +127,9 @@ def _run(table: Table, make: Make, datasets: Sequence[str], options: argparse.Na
             if each.setting.name in names and each.source.name in asked
             if options.runs is None or each.seed < options.runs
         ]
-        results |= runner.re_evaluate(finished, folder, **how)
+        results |= runner.re_evaluate(finished, folder, workers)
     elif not options.report_only:
-        results |= runner.run_missing(experiments, folder, **how)
+        results |= runner.run_missing(experiments, folder, workers)
     if not results:
         raise ValueError(f"{folder} holds no record; leave out --report-only and --re-evaluate to train")
     return list(results.values())

@@ -88,7 +88,7 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
 
 def _draw(x: Tensor, y: Tensor, densities: dict[str, Tensor], samples: Tensor, picture: Path) -> None:
     every = 4  # of the grid is as fine as the picture
-    panels: dict[str, "Callable[[Axes], object]"] = {
+    panels: dict[str, Callable[[Axes], object]] = {
         title: partial(plots.density, x, y[::every], log_density[::every])
         for title, log_density in densities.items()
     }

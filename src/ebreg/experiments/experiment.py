@@ -85,15 +85,7 @@ class Experiment(ABC):
         progress: bool = False,
         look: Callable[[Any, int], None] | None = None,
     ) -> tuple[Any, Training]:
-        """Train a new model.
-
-        Args:
-            device: Where to train.
-            checkpoint: See :func:`ebreg.training.fit`, as ``resume`` and ``progress``.
-            resume: Whether to continue from the checkpoint.
-            progress: Whether to show a progress bar.
-            look: Called after each epoch with the model and the number of epochs finished.
-        """
+        """Train a new model; see :func:`ebreg.training.fit`. ``look`` gets the model and the epoch."""
         method = self.method().to(device)
         data, validation = self.data()
         training = fit(
@@ -185,10 +177,9 @@ class Experiment(ABC):
         if not path.exists():
             raise EbregError(f"{path} is not there, so it cannot be evaluated; delete its record to train it")
         tensors, facts = checkpoints.read(path)
-        model = self.method().model
-        checkpoints.check_fits(model, tensors, path)
         if facts.get("settings") != settings:
             raise EbregError(f"{path} is of other settings than the record beside it; delete both")
+        model = self.method().model
         model.load_state_dict(tensors)
         return model
 

@@ -147,8 +147,7 @@ def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summar
         f"Made by `{command}`; the tables below list the settings and their numbers of runs.",
         "",
         *(f"* {name}: {sources[name].description}." for name in table.datasets if name in sources),
-        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as in the paper; only with its",
-        "  data and all 20 runs.",
+        "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as in the paper.",
         "* *median (worst)*: of the runs that did not fail.",
         *table.notes,
         "* *CPU seconds*: median CPU time of a training, one thread.",
@@ -166,8 +165,8 @@ def _lines(table: Table, summaries: Sequence[Summary]) -> list[str]:
     header = ("method", "setting", "paper, best 5 of 20", "best 5 of 20", *titles, "failed", "CPU seconds")
     rows = [header, *(_cells(summary, metrics) for summary in summaries)]
     # A column without any value is left out.
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    columns = [[text.ljust(max(map(len, column))) for text in column] for column in columns]
+    filled = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    columns = [[text.ljust(max(map(len, column))) for text in column] for column in filled]
     lines = ["| " + " | ".join(row) + " |" for row in zip(*columns, strict=True)]
     rule = "| " + " | ".join("-" * len(column[0]) for column in columns) + " |"
     return [lines[0], rule, *lines[1:]]

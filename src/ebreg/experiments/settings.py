@@ -80,5 +80,6 @@ class Setting:
                 draws,
                 tail=None if units is None else units.tail,
             )
-        noise: dict[str, Any] = {"draws": draws} if self.sigmas is None else {"sigmas": self.sigmas}
-        return METHODS[self.method](EnergyModel.of(own, units), n_draws=n_draws, **noise)
+        how: dict[str, Any] = {"draws": draws} if self.sigmas is None else {"sigmas": self.sigmas}
+        how["n_draws"] = n_draws
+        return METHODS[self.method](EnergyModel.of(own, units), **how)

@@ -157,9 +157,8 @@ TABLE1 = Table(
     },
     (Metric(PAPER_METRIC, "on the paper's grid", 4), Metric("predictive", "predictive distribution", 4)),
     (
-        "* *predictive distribution*: the density is normalised by the library's predictive distribution, not on",
-        "  a grid. The value is very large where f grows beyond the grid: such a model is not a density, which",
-        "  the grid hides.",
+        "* *predictive distribution*: normalised by the library's predictive distribution, not on a grid. Its",
+        "  value is huge where f grows beyond the grid: such a model is not a density, which the grid hides.",
         "* NCE and MLE train a proposal too, which they need for predictions.",
     ),
 )

@@ -105,7 +105,7 @@ def _sampled(model: EnergyModel, h: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def _marginal_crps(p: Any, y: Tensor) -> Tensor:
-    # Twice the pinball loss, averaged over levels: an energy score would need many draws where a proposal is poor.
+    # Twice the pinball loss, averaged over levels. An energy score would need many draws of a poor proposal.
     levels = (torch.arange(_LEVELS, dtype=torch.float64) + 0.5) / _LEVELS
     return 2 * torch.as_tensor(metrics.pinball(p, y, levels)).reshape(len(y), _LEVELS, -1).mean(dim=(1, 2))
 

@@ -104,14 +104,14 @@ class ImageRecipe:
 
     def _raw(self, y: Tensor) -> Units:
         units = Units.raw(None, y.shape[1])
-        # The paper's energies have no tail, and get one when they are used. Early stopping needs the NLL of the
-        # density in use, so with it they have a tail from the start.
+        # The paper's energies have no tail, and get one when they are used. Early stopping needs the NLL of
+        # the density in use, so with it they have a tail from the start.
         return units if self.config.patience is None else replace(units, tail=Tail.of(y))
 
 
 IMAGE_RECIPES: dict[str, ImageRecipe] = {
-    # The authors' code: the backbone is frozen for 20 epochs with batch-norm in training mode, which the paper
-    # does not say; targets in their own units, 1,024 independent draws.
+    # The authors' code: the backbone is frozen for 20 epochs with batch-norm in training mode, which the
+    # paper does not say; targets in their own units, 1,024 independent draws.
     "paper": ImageRecipe(
         replace(PAPER, frozen_epochs=20, frozen_norm="training"),
         units="raw",

@@ -33,8 +33,8 @@ class ImageSource:
 
     Attributes:
         name: A name in ``ebreg.datasets.images.IMAGE_TASKS``.
-        data: A file or a folder; "synthetic" for 2,000 generated training images and half as many test images,
-            "synthetic:N" for N.
+        data: A file or a folder; "synthetic" for 2,000 generated training images and half as many test
+            images, "synthetic:N" for N.
         split: How files are split; None: as in the paper.
         seed: Of the split, or of the generator.
     """
@@ -78,8 +78,8 @@ class ImageSource:
         seed = "" if how["seed"] is None else f" with seed {how['seed']}"
         other = "" if self.is_published else "; other images than the paper's, so its values are left out"
         return (
-            f"{how['train']} training images and {how['test']} test images, split: {how['split']}{seed}; {outside} "
-            f"test images have targets outside the paper's grid{other}"
+            f"{how['train']} training images and {how['test']} test images, split: {how['split']}{seed}; "
+            f"{outside} test images have targets outside the paper's grid{other}"
         )
 
     def load(self) -> ImageSplit:
