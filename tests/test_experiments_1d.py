@@ -1,4 +1,4 @@
-"""The paper's table as rows of data, a runner that loses nothing, and reports that hide nothing."""
+"""Table 1 and the figures: settings as data, runs that can be killed, reports of all runs."""
 
 import contextlib
 import csv
@@ -21,79 +21,107 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.cli import main
-from ebreg.datasets import TASKS, gustafsson
+from ebreg.datasets import TASKS, ToyTask, gustafsson
 from ebreg.distributions import GaussianMixture
-from ebreg.errors import EbregError
-from ebreg.experiments import report
-from ebreg.experiments.cells import Run
-from ebreg.experiments.recipes import RECIPES
-from ebreg.experiments.records import Records
-from ebreg.experiments.report import Finished
-from ebreg.experiments.runner import complete, judge_again
+from ebreg.errors import EbregError, TrainingError
+from ebreg.experiments import records, report
+from ebreg.experiments.experiment import Result
+from ebreg.experiments.runner import Workers, run_missing
 from ebreg.experiments.tables import TABLE1
-from ebreg.experiments.tasks import Measured, has_authors_points, load, measure
-from ebreg.experiments.toy import ToyJob, train
-from ebreg.experiments.tracking import look
+from ebreg.experiments.toy import ToyExperiment, ToySource, source
+from ebreg.experiments.toy.evaluation import evaluate
+from ebreg.experiments.toy.recipes import RECIPES
+from ebreg.experiments.toy.tracking import measure
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.training import fit
 from ebreg.training.config import PAPER
 
-QUICK = ["mdn-1", "modern"]
+ALONE = Workers(progress=False)
+VERSIONS = {"ebreg": "0.1.0"}
+
+
+@pytest.fixture(autouse=True)
+def _small_data_sets(monkeypatch):
+    monkeypatch.setattr(
+        source, "TASKS", {name: lambda make=make: small(make()) for name, make in TASKS.items()}
+    )
+    source._load.cache_clear()
+    yield
+    source._load.cache_clear()
+
+
+def small(task: ToyTask) -> ToyTask:
+    test = {} if task.x_test is None else {"x_test": task.x_test[:8], "y_test": task.y_test[:8]}
+    return replace(task, x_train=task.x_train[:32], y_train=task.y_train[:32], n_x=8, n_y=256, **test)
+
+
+def experiment(name: str = "mdn-1", dataset: str = "gustafsson", seed: int = 0, epochs: int | None = 1):
+    return ToyExperiment(TABLE1.settings[name], ToySource(dataset), seed, epochs)
 
 
 def values(record: dict) -> dict:
     return {name: value for name, value in record.items() if not name.endswith("seconds")}
 
 
-class TestCells:
+class TestSettings:
     def test_the_paper_s_table_is_there(self):
         paper = TABLE1.select(["paper"])
         assert len(paper) == 8
-        published = {name: [cell.published[name] for cell in paper] for name in TASKS}
+        published = {name: [setting.published[name] for setting in paper] for name in TASKS}
         assert published["gustafsson"] == [0.042, 0.036, 0.040, 0.042, 0.042, 0.038, 0.032, 0.035]
         assert published["brando"] == [2.30, 1.98, 1.72, 1.67, 1.70, 1.69, 1.67, 1.65]
-        assert all(cell.n_runs == 20 and cell.recipe == "paper" for cell in paper)
+        assert all(setting.n_runs == 20 and setting.recipe == "paper" for setting in paper)
 
-    def test_names_and_sets(self):
-        assert TABLE1.select(["all"]) == list(TABLE1.cells.values())
+    def test_names_and_groups(self):
+        assert TABLE1.select(["all"]) == list(TABLE1.settings.values())
         assert TABLE1.select(["modern", "nce-0.1", "modern"]) == [
-            TABLE1.cells["nce-0.1"],
-            TABLE1.cells["modern"],
+            TABLE1.settings["nce-0.1"],
+            TABLE1.settings["modern"],
         ]
-        assert set(TABLE1.sets["paper"]) | set(TABLE1.sets["beyond"]) == set(TABLE1.cells)
-        with pytest.raises(ValueError, match=r"a cell must be one of 'all'.*got 'mine'"):
+        assert set(TABLE1.groups["paper"]) | set(TABLE1.groups["beyond"]) == set(TABLE1.settings)
+        with pytest.raises(ValueError, match=r"a setting must be one of 'all'.*got 'mine'"):
             TABLE1.select(["mine"])
 
-    def test_a_run_is_found_by_its_name(self):
-        for run in TABLE1.runs(["all"], list(TASKS), 1):
-            assert TABLE1.run(run.key) == run
-        for key in ("gustafsson.mine.00", "mine.ours-4.00", "brando.ours-4.x", "ours-4", ""):
-            assert TABLE1.run(key) is None
+    def test_an_experiment_is_found_by_its_key(self):
+        make = lambda setting, dataset, seed: ToyExperiment(setting, ToySource(dataset), seed)  # noqa: E731
+        for each in TABLE1.experiments(make, n_runs=1):
+            assert TABLE1.find(make, each.key, list(TASKS)) == each
+        for key in (
+            "gustafsson.mine.00",
+            "mine.ours-4.00",
+            "brando.ours-4.x",
+            "ours-4",
+            "",
+            "brando.ours-4.0",
+        ):
+            assert TABLE1.find(make, key, list(TASKS)) is None
+        assert TABLE1.find(make, "brando.ours-4.00", ["gustafsson"]) is None
 
-    def test_runs_are_even_and_as_many_as_asked_for(self):
-        cells = ["ours-4", "mdn-4"]
-        runs = TABLE1.runs(cells, ["gustafsson", "brando"])
-        assert len(runs) == len({run.key for run in runs}) == 2 * (20 + 5)
-        assert [run.seed for run in runs] == sorted(run.seed for run in runs)
-        assert len(TABLE1.runs(cells, ["brando", "brando"], 3)) == 6
+    def test_experiments_are_ordered_by_seed_and_as_many_as_asked_for(self):
+        make = lambda *key: key  # noqa: E731
+        names = ["ours-4", "mdn-4"]
+        keys = TABLE1.experiments(make, names, ["gustafsson", "brando"])
+        assert len(keys) == len({(s.name, *rest) for s, *rest in keys}) == 2 * (20 + 5)
+        assert [seed for *_, seed in keys] == sorted(seed for *_, seed in keys)
+        assert len(TABLE1.experiments(make, names, ["brando", "brando"], 3)) == 6
 
-    @pytest.mark.parametrize("name", TABLE1.cells)
-    def test_every_cell_is_a_method_that_trains(self, name):
-        cell, task = TABLE1.cells[name], gustafsson(n=8)
-        method = RECIPES[cell.recipe].method(cell, task)
-        assert method.name == cell.method
+    @pytest.mark.parametrize("name", TABLE1.settings)
+    def test_every_setting_is_a_method_that_trains(self, name):
+        setting, task = TABLE1.settings[name], gustafsson(n=8)
+        method = RECIPES[setting.recipe].build(setting, task)
+        assert method.name == setting.method
         losses = method(task.x_train, task.y_train, method.points(8))
         sum(loss.sum() for loss in losses.values()).backward()
         gradients = [p.grad for p in method.parameters()]
         assert all(g is not None and torch.isfinite(g).all() for g in gradients)
         mixture = method.model.q(method.model.features(task.x_train))
-        assert mixture.logits.shape == (8, cell.n_components)
+        assert mixture.logits.shape == (8, setting.n_components)
 
-    def test_the_paper_s_settings(self):
+    def test_the_paper_s_recipe(self):
         recipe = RECIPES["paper"]
         assert (set(recipe.n_draws.values()), recipe.draws) == ({1024}, "independent")
         assert recipe.configs == {"gustafsson": PAPER, "brando": PAPER}
-        method = recipe.method(TABLE1.cells["ours-4"], gustafsson())
+        method = recipe.build(TABLE1.settings["ours-4"], gustafsson())
         assert method.model.tail is None
         # 1-10-10, then 1-10-10, (20)-10, 10-10, 10-1; and three branches 10-10-4.
         sizes = {
@@ -103,18 +131,23 @@ class TestCells:
         }
         for part, size in sizes.items():
             assert sum(p.numel() for p in getattr(method.model, part).parameters()) == size
-        noise = recipe.method(TABLE1.cells["nce-0.1"], gustafsson()).noise
+        noise = recipe.build(TABLE1.settings["nce-0.1"], gustafsson()).noise
         assert noise.sigmas == pytest.approx((0.1, 0.8))
 
 
-class TestTasks:
-    def test_the_authors_points_take_the_place_of_ours(self, tmp_path: Path):
+class TestSource:
+    def test_the_authors_points_replace_ours(self, tmp_path: Path):
         (tmp_path / "gustafsson_train.csv").write_text("x,y\n0.5,-0.25\n-1,2\n")
-        task = load("gustafsson", tmp_path)
-        assert task.x_train.tolist() == [[0.5], [-1.0]]
-        assert task.y_train.tolist() == [[-0.25], [2.0]]
-        assert torch.equal(load("brando", tmp_path).x_train, TASKS["brando"]().x_train)
-        assert not has_authors_points(task)
+        points = ToySource("gustafsson", tmp_path)
+        assert points.load().x_train.tolist() == [[0.5], [-1.0]]
+        assert points.load().y_train.tolist() == [[-0.25], [2.0]]
+        assert points.description == "2 points of a file that is not the authors'"
+        brando = ToySource("brando", tmp_path).load()
+        assert torch.equal(brando.x_train, ToySource("brando").load().x_train)
+
+    def test_the_authors_points_are_recognised(self, monkeypatch):
+        monkeypatch.setattr(source, "_AUTHORS_POINTS", ToySource("gustafsson").fingerprint)
+        assert "the authors' points" in ToySource("gustafsson").description
 
     @pytest.mark.parametrize(
         "content", ["a,b\n1,2\n", "x,y\n1,two\n", "x,y\n", "x,y\n1,inf\n", "x,y\n1\n", "x,y\n100,1\n"]
@@ -122,28 +155,30 @@ class TestTasks:
     def test_a_table_of_something_else_is_refused(self, tmp_path: Path, content: str):
         (tmp_path / "gustafsson_train.csv").write_text(content)
         with pytest.raises(ValueError, match=r"points|columns x and y|must have x from -3 to 3"):
-            load("gustafsson", tmp_path)
+            ToySource("gustafsson", tmp_path).load()
 
     def test_a_folder_without_the_points_is_refused(self, tmp_path: Path):
         with pytest.raises(FileNotFoundError, match=r"gustafsson_train\.csv is not there"):
-            load("gustafsson", tmp_path)
+            ToySource("gustafsson", tmp_path).load()
 
-    def test_both_ways_of_judging_agree_with_a_closed_form(self):
+
+class TestEvaluation:
+    def test_both_metrics_agree_with_a_closed_form(self):
         # For x < 0 the truth is a mixture; at scales s and t of the same means, where the branches are apart,
         # KL = log(t / s) + s^2 / (2 t^2) - 1/2.
-        task = replace(gustafsson(), x_range=(-2.2, -0.9))
+        task = replace(gustafsson(), x_range=(-2.2, -0.9), n_x=256)
         model = MixtureModel(nn.Identity(), Branches(0.1))
         kl = math.log(0.1 / 0.075) + 0.075**2 / (2 * 0.1**2) - 0.5
-        found = measure(task, model.double())
-        assert found.on_grid == pytest.approx(kl, abs=1e-4)
-        assert found.own == pytest.approx(kl, abs=1e-4)
+        found = evaluate(task, model.double())
+        assert found["on_grid"] == pytest.approx(kl, abs=1e-4)
+        assert found["predictive"] == pytest.approx(kl, abs=1e-4)
 
     def test_an_energy_may_be_off_by_any_constant(self):
-        task = replace(gustafsson(), x_range=(-2.2, -0.9))
+        task = replace(gustafsson(), x_range=(-2.2, -0.9), n_x=256)
         model = EnergyModel(nn.Identity(), Shifted(Branches(0.075), 700.0), Branches(0.1), n_targets=1)
-        found = measure(task, model.double())
-        assert abs(found.on_grid) < 1e-5
-        assert abs(found.own) < 2e-3
+        found = evaluate(task, model.double())
+        assert abs(found["on_grid"]) < 1e-5
+        assert abs(found["predictive"]) < 2e-3
 
     def test_the_truth_has_the_nll_that_no_model_can_beat(self):
         task = TASKS["brando"]()
@@ -174,75 +209,56 @@ class Shifted(nn.Module):
 
 
 class TestRecords:
-    def test_what_is_written_is_read_and_never_replaced(self, tmp_path: Path):
-        records = Records(tmp_path / "new" / "folder")
-        assert records.read("a") is None
-        assert not (tmp_path / "new").exists()
-        assert records.write("a", {"value": 1})
-        assert not records.write("a", {"value": 2})
-        assert records.read("a") == {"value": 1}
-        assert records.keys() == ["a"]
-        assert [path.name for path in records.folder.iterdir()] == ["a.json"]
-        assert "a" in records
-        assert "b" not in records
+    RECORD = {  # noqa: RUF012
+        "settings": {},
+        "versions": VERSIONS,
+        "on_grid": 1.0,
+        "predictive": None,
+        "seconds": 1,
+        "cpu_seconds": 1,
+    }
 
-    def test_a_half_written_one_does_not_count(self, tmp_path: Path):
-        records = Records(tmp_path)
-        (tmp_path / ".a.json.123.partial").write_text('{"val')
-        assert "a" not in records
-        assert records.read("a") is None
+    def test_what_is_written_is_read_and_overwritten_only_if_asked(self, tmp_path: Path):
+        path = tmp_path / "new" / "folder" / "a.json"
+        assert records.read(path) is None
+        records.write(path, self.RECORD)
+        records.write(path, self.RECORD | {"on_grid": 2.0})
+        assert records.read(path) == self.RECORD
+        records.write(path, self.RECORD | {"on_grid": 2.0}, overwrite=True)
+        assert records.read(path) == self.RECORD | {"on_grid": 2.0}
+        assert [each.name for each in path.parent.iterdir()] == ["a.json"]
 
-    def test_what_a_killed_process_left_is_removed_once_it_is_old(self, tmp_path: Path):
-        records = Records(tmp_path)
+    def test_partial_files_of_a_killed_process_are_removed_later(self, tmp_path: Path):
         old, fresh, other = (tmp_path / f".{name}.partial" for name in ("a.json.1", "a.json.2", "b.json.1"))
         for path in (old, fresh, other):
             path.write_text("half")
         for path in (old, other):
             os.utime(path, (time.time() - 3600,) * 2)
-        records.write("a", {"value": 1})
+        records.write(tmp_path / "a.json", self.RECORD)
         assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, other.name, "a.json"]
 
-    def test_without_links_too_nothing_is_replaced(self, tmp_path: Path, monkeypatch):
+    def test_without_links_nothing_is_overwritten_either(self, tmp_path: Path, monkeypatch):
         def refuse(*paths: object) -> None:
             raise OSError(errno.EPERM, "no links here")
 
         monkeypatch.setattr(os, "link", refuse)
-        records = Records(tmp_path)
-        assert records.write("a", {"value": 1})
-        assert not records.write("a", {"value": 2})
-        assert records.read("a") == {"value": 1}
+        for value in (1.0, 2.0):
+            records.write(tmp_path / "a.json", self.RECORD | {"on_grid": value})
+        assert records.read(tmp_path / "a.json") == self.RECORD
         assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
-    @pytest.mark.parametrize("content", ["", '{"value": 1', "[1]"])
-    def test_a_damaged_one_is_refused(self, tmp_path: Path, content: str):
+    @pytest.mark.parametrize("content", ["", '{"value": 1', "[1]", "[" * 10**5])
+    def test_a_file_that_is_no_record_is_refused(self, tmp_path: Path, content: str):
         (tmp_path / "a.json").write_text(content)
-        with pytest.raises(EbregError, match=r"a\.json is not a record.*delete it"):
-            Records(tmp_path).read("a")
-
-
-class TestJob:
-    def test_a_run_depends_on_its_seed_alone(self, tmp_path: Path):
-        run = Run(TABLE1.cells["modern"], "gustafsson", 3)
-        torch.manual_seed(0)
-        first = ToyJob(tmp_path / "a", epochs=1)(run)
-        torch.manual_seed(1)
-        assert values(ToyJob(tmp_path / "b", epochs=1)(run)) == values(first)
-        other = ToyJob(tmp_path / "a", epochs=1)(replace(run, seed=4))
-        assert other["on_grid"] != first["on_grid"]
-
-    def test_what_was_recorded_is_not_done_again(self, tmp_path: Path):
-        run, job = Run(TABLE1.cells["mdn-1"], "brando", 0), ToyJob(tmp_path)
-        record = {"settings": job.settings(run), "on_grid": 7.0, "own": None, "seconds": 1, "cpu_seconds": 1}
-        Records(tmp_path).write(run.key, record)
-        assert job(run) == record
-        assert not job.weights(run).exists()
+        with pytest.raises(EbregError, match=r"a\.json .*delete it to repeat its run"):
+            records.read(tmp_path / "a.json")
 
     @pytest.mark.parametrize(
         "damage",
         [
             {"settings": None},
             {"settings": [1]},
-            {"own": "x"},
+            {"predictive": "x"},
             {"cpu_seconds": None},
             {"on_grid": [1]},
             {"on_grid": None},
@@ -253,179 +269,190 @@ class TestJob:
         ],
     )
     def test_a_damaged_record_is_refused(self, tmp_path: Path, damage: dict):
-        run, job = Run(TABLE1.cells["mdn-1"], "brando", 0), ToyJob(tmp_path)
-        record = {"settings": job.settings(run), "on_grid": 7.0, "own": 7.0, "seconds": 1, "cpu_seconds": 1}
-        Records(tmp_path).write(run.key, record | damage)
-        with pytest.raises(EbregError, match=r"the record brando\.mdn-1\.00 .* is damaged; delete it"):
-            job(run)
+        records.write(tmp_path / "a.json", self.RECORD | damage)
+        with pytest.raises(EbregError, match="is damaged, or not a record; delete it"):
+            records.read(tmp_path / "a.json")
 
-    def test_half_a_training_is_no_run(self, tmp_path: Path, monkeypatch):
+
+class TestExperiment:
+    def test_a_run_depends_on_its_seed_alone(self, tmp_path: Path):
+        each = experiment("modern", seed=3)
+        torch.manual_seed(0)
+        first = each.run(tmp_path / "a")
+        torch.manual_seed(1)
+        assert values(each.run(tmp_path / "b")) == values(first)
+        assert experiment("modern", seed=4).run(tmp_path / "a")["on_grid"] != first["on_grid"]
+
+    def test_a_finished_run_is_not_repeated(self, tmp_path: Path):
+        each = experiment(dataset="brando")
+        record = TestRecords.RECORD | {"settings": each.settings, "on_grid": 7.0}
+        records.write(each.record_path(tmp_path), record)
+        assert each.run(tmp_path) == record
+        assert not each.weights_path(tmp_path).exists()
+
+    def test_an_interrupted_training_is_no_run(self, tmp_path: Path, monkeypatch):
         def interrupted(*args, **settings):
             return fit(*args, **settings | {"after_epoch": lambda epoch: signal.raise_signal(signal.SIGINT)})
 
-        monkeypatch.setattr("ebreg.experiments.toy.fit", interrupted)
+        monkeypatch.setattr("ebreg.experiments.experiment.fit", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            ToyJob(tmp_path, epochs=5)(Run(TABLE1.cells["mdn-1"], "gustafsson", 0))
+            experiment(epochs=5).run(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_model_that_cannot_be_judged_is_a_failure(self, tmp_path: Path, monkeypatch):
+    def test_a_model_that_cannot_be_evaluated_is_a_failure(self, tmp_path: Path, monkeypatch):
         def broken(task, model):
             for parameter in model.parameters():
                 nn.init.constant_(parameter, math.nan)
-            return measure(task, model)
+            return evaluate(task, model)
 
-        monkeypatch.setattr("ebreg.experiments.toy.measure", broken)
-        run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
-        assert "features are not finite" in ToyJob(tmp_path, epochs=1)(run)["failure"]
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", broken)
+        assert "features are not finite" in experiment().run(tmp_path)["failure"]
 
     def test_an_infinite_value_is_a_failure_with_a_reason(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("ebreg.experiments.toy.measure", lambda task, model: Measured(math.inf, 1.0))
-        run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
-        record = job(run)
-        assert (record["on_grid"], record["own"]) == (None, 1.0)
-        assert "no finite number" in record["failure"]
-        assert job.recorded(run) == record
+        metrics = {"on_grid": math.inf, "predictive": 1.0}
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", lambda task, model: metrics)
+        record = experiment().run(tmp_path)
+        assert (record["on_grid"], record["predictive"]) == (None, 1.0)
+        assert "not finite" in record["failure"]
+        assert experiment().read(tmp_path) == record
 
     def test_any_other_error_names_the_run(self, tmp_path: Path, monkeypatch):
-        monkeypatch.setattr("ebreg.experiments.toy.measure", lambda task, model: {}["no such thing"])
-        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
-        with pytest.raises(EbregError, match=r"the run gustafsson\.mdn-1\.00 cannot be done: KeyError"):
-            complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", lambda task, model: {}["no such"])
+        with pytest.raises(TrainingError, match=r"the run gustafsson\.mdn-1\.00 failed: KeyError"):
+            run_missing([experiment()], tmp_path, ALONE)
 
-    def test_the_trained_networks_are_kept_and_judged_again(self, tmp_path: Path, monkeypatch):
-        run, job = Run(TABLE1.cells["mdn-1"], "gustafsson", 0), ToyJob(tmp_path, epochs=1)
-        record = job(run)
-        job.judge_again(run)
-        assert job.recorded(run) == record
-        real = measure
-        monkeypatch.setattr(
-            "ebreg.experiments.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
-        )
-        judge_again([run], job, progress=False)
-        assert job.recorded(run) == record | {"own": 7.0}
+    def test_weights_are_evaluated_again(self, tmp_path: Path, monkeypatch):
+        record = experiment().run(tmp_path)
+        assert experiment().re_evaluate(tmp_path) == record
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", seven)
+        assert experiment().re_evaluate(tmp_path) == record | {"predictive": 7.0}
+        assert experiment().read(tmp_path) == record | {"predictive": 7.0}
 
-    def test_only_what_was_asked_for_is_judged_again(self, tmp_path: Path, monkeypatch):
-        words = ["reproduce", "table1", "--epochs", "1", "--datasets", "gustafsson", "--quiet"]
-        words += ["--out", str(tmp_path)]
-        both = ["--cells", "mdn-1", "mdn-4", "--runs", "2"]
-        assert main([*words, *both]) == 0
-        real = measure
-        monkeypatch.setattr(
-            "ebreg.experiments.toy.measure", lambda task, model: replace(real(task, model), own=7.0)
-        )
-        judged = []
-        for asked in (["--cells", "mdn-1", "--runs", "1"], ["--cells", "mdn-1"]):
-            assert main([*words, *asked, "--judge-again"]) == 0
-            records = sorted((tmp_path / "table1" / "records").glob("*.json"))
-            judged.append([path.stem for path in records if json.loads(path.read_text())["own"] == 7.0])
-        assert judged == [["gustafsson.mdn-1.00"], ["gustafsson.mdn-1.00", "gustafsson.mdn-1.01"]]
-
-    def test_networks_that_are_not_of_the_record_are_not_judged(self, tmp_path: Path):
-        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 2)
-        job = ToyJob(tmp_path, epochs=1)
-        records = [job(run) for run in runs]
-        shutil.copy(job.weights(runs[1]), job.weights(runs[0]))
+    def test_weights_of_another_run_are_not_evaluated(self, tmp_path: Path):
+        each, other = experiment(), experiment(seed=1)
+        before = [each.run(tmp_path), other.run(tmp_path)]
+        shutil.copy(other.weights_path(tmp_path), each.weights_path(tmp_path))
         with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is of other settings"):
-            job.judge_again(runs[0])
-        job.weights(runs[0]).unlink()
+            each.re_evaluate(tmp_path)
+        each.weights_path(tmp_path).unlink()
         with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is not there"):
-            job.judge_again(runs[0])
-        assert [job.recorded(run) for run in runs] == records
-        job.judge_again(Run(TABLE1.cells["mdn-1"], "gustafsson", 2))  # which was not done
-        assert len(list(tmp_path.glob("*.json"))) == 2
+            each.re_evaluate(tmp_path)
+        with pytest.raises(EbregError, match="holds no record of the run"):
+            experiment(seed=2).re_evaluate(tmp_path)
+        assert [each.read(tmp_path), other.read(tmp_path)] == before
 
-    def test_a_failure_is_a_record_too(self, tmp_path: Path, monkeypatch):
-        recipe = RECIPES["paper"]
+    def test_a_failed_training_is_a_record_too(self, tmp_path: Path, monkeypatch):
         config = replace(PAPER, learning_rate=1e30, epochs=3)
-        broken = replace(recipe, configs={"gustafsson": config})
+        broken = replace(RECIPES["paper"], configs={"gustafsson": config})
         monkeypatch.setitem(RECIPES, "paper", broken)
-        run = Run(TABLE1.cells["mdn-1"], "gustafsson", 0)
-        record = ToyJob(tmp_path)(run)
+        each = experiment(epochs=None)
+        record = each.run(tmp_path)
         assert "Lower learning_rate" in record["failure"]
-        (summary,) = report.summarize(TABLE1, [Finished(run, record)])
+        assert each.re_evaluate(tmp_path) == record
+        (summary,) = report.summarize(TABLE1, [Result(each, record)])
         assert (summary.n_runs, summary.n_failures, summary.median("on_grid")) == (1, 1, None)
 
 
-@dataclass(frozen=True)
-class Fragile(ToyJob):
-    """Kills its own process at the first try of one run."""
+def seven(task, model) -> dict:
+    return evaluate(task, model) | {"predictive": 7.0}
 
-    def __call__(self, run: Run) -> dict:
-        mark = self.records.parent / "killed"
-        if run.seed == 1 and not mark.exists():
+
+@dataclass(frozen=True)
+class Fragile(ToyExperiment):
+    """Kills its process at the first attempt of one run."""
+
+    def run(self, folder: Path) -> dict:
+        mark = folder.parent / "killed"
+        if self.seed == 1 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().__call__(run)
+        return super().run(folder)
+
+    def evaluate(self, model) -> dict:
+        return {"on_grid": sum(p.sum().item() for p in model.parameters()), "predictive": 0.0}
+
+
+def check_that_a_killed_worker_loses_no_run(tmp_path: Path, backend: str) -> None:
+    # Workers have the data sets of full size, and this process must have the same points.
+    (tmp_path / "gustafsson_train.csv").write_text("x,y\n0.5,-0.25\n-1,2\n")
+    points = ToySource("gustafsson", tmp_path)
+    experiments = [Fragile(TABLE1.settings["mdn-1"], points, seed, 1) for seed in range(3)]
+    results = run_missing(experiments, tmp_path / "records", Workers(2, backend, progress=False))
+    assert (tmp_path / "killed").exists()
+    for each in experiments:
+        assert results[each.key].record == each.read(tmp_path / "records")
+        assert values(each.run(tmp_path / "alone")) == values(results[each.key].record)
 
 
 class TestRunner:
     def test_a_second_call_does_only_what_is_missing(self, tmp_path: Path):
-        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
-        job = ToyJob(tmp_path, epochs=1)
-        complete(runs[:3], job, progress=False)
+        experiments = [experiment(seed=seed) for seed in range(3)]
+        run_missing(experiments[:2], tmp_path, ALONE)
         times = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-        assert len(times) == 6
-        complete(runs, job, progress=False)
-        assert Records(tmp_path).keys() == sorted(run.key for run in runs)
+        assert len(times) == 4
+        assert list(run_missing(experiments, tmp_path, ALONE)) == [experiments[2].key]
+        assert sorted(path.stem for path in tmp_path.glob("*.json")) == [each.key for each in experiments]
         assert all((tmp_path / name).stat().st_mtime_ns == time for name, time in times.items())
 
-    def test_a_worker_that_is_killed_costs_no_run(self, tmp_path: Path):
-        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
-        job = Fragile(tmp_path / "records", epochs=1)
-        complete(runs, job, n_jobs=2, progress=False)
-        assert (tmp_path / "killed").exists()
-        alone = [values(ToyJob(tmp_path / "alone", epochs=1)(run)) for run in runs]
-        assert [values(job.recorded(run)) for run in runs] == alone
+    def test_a_killed_worker_loses_no_run(self, tmp_path: Path):
+        check_that_a_killed_worker_loses_no_run(tmp_path, "loky")
 
-    def test_records_of_other_settings_are_refused(self, tmp_path: Path):
-        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
-        complete(runs, ToyJob(tmp_path, epochs=1), progress=False)
-        with pytest.raises(
-            EbregError,
-            match="was made with epochs = 1, and now it is 75; give another folder, or the settings",
-        ):
-            complete(runs, ToyJob(tmp_path), progress=False)
+    def test_workers_that_always_die_end_the_command(self, tmp_path: Path, monkeypatch):
+        calls = []
 
-    def test_an_unknown_backend_and_no_jobs_are_refused(self, tmp_path: Path):
-        runs = TABLE1.runs(["mdn-1"], ["gustafsson"], 1)
-        with pytest.raises(ValueError, match="backend"):
-            complete(runs, ToyJob(tmp_path, epochs=1), backend="mine", progress=False)
+        def lost(self, function, experiments):
+            calls.append(len(experiments))
+            if len(calls) == 1:  # one run was finished before
+                yield Result(experiments[0], {})
+            raise OSError("a worker died")
+
+        monkeypatch.setattr(Workers, "map", lost)
+        with pytest.raises(TrainingError, match="workers end before any run: OSError: a worker died"):
+            run_missing([experiment(), experiment(seed=1)], tmp_path, ALONE)
+        assert calls == [2, 1, 1]
+
+    def test_an_unknown_backend_and_no_jobs_are_refused(self, monkeypatch):
+        with pytest.raises(ValueError, match="the backend must be one of 'loky', 'ray', 'dask'"):
+            Workers(backend="mine")
         with pytest.raises(ValueError, match="jobs must be at least 1"):
-            complete(runs, ToyJob(tmp_path, epochs=1), n_jobs=0, progress=False)
+            Workers(0)
+        monkeypatch.setitem(sys.modules, "ray.util.joblib", None)
+        with pytest.raises(ImportError, match=r"pip install ebreg\[ray\]"):
+            Workers(backend="ray")
 
 
-# A command whose two workers say that they are at work, and then would be for ten minutes.
+# A command whose two workers report that they run, and then would run for ten minutes.
 AT_WORK = """
 import sys, time
 from pathlib import Path
-from ebreg.experiments.runner import complete, judge_again
+from ebreg.experiments.runner import Workers, run_missing
 from ebreg.experiments.tables import TABLE1
-from ebreg.experiments.toy import ToyJob
+from ebreg.experiments.toy import ToyExperiment, ToySource
 
-class Slow(ToyJob):
-    def __call__(self, run):
-        Path(sys.argv[1], run.key).touch()
+class Slow(ToyExperiment):
+    def run(self, folder):
+        Path(sys.argv[1], self.key).touch()
         time.sleep(600)
 
-complete(TABLE1.runs(["mdn-1"], ["gustafsson"], 2), Slow(Path(sys.argv[1], "records")), 2, progress=False)
+slow = [Slow(TABLE1.settings["mdn-1"], ToySource("gustafsson"), seed) for seed in (0, 1)]
+run_missing(slow, Path(sys.argv[1], "records"), Workers(2, progress=False))
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_their_command(tmp_path: Path, how: signal.Signals):
-    # What all of them write to is closed when the last of them has ended.
+def test_workers_end_when_their_command_is_killed(tmp_path: Path):
+    # The pipe is closed when the last process that writes to it has ended.
     command = subprocess.Popen(
         [sys.executable, "-c", AT_WORK, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
     )
     try:
         wait_for(lambda: len(list(tmp_path.glob("gustafsson.*"))) == 2 or command.poll() is not None)
-        command.send_signal(how)
+        command.kill()
         command.communicate(timeout=60)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(command.pid, signal.SIGKILL)
-    assert command.returncode == (-how if how == signal.SIGKILL else 128 + how)
+    assert command.returncode == -signal.SIGKILL
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
@@ -435,30 +462,26 @@ def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
         time.sleep(0.1)
 
 
-def test_a_worker_whose_command_is_gone_before_its_first_run_ends_too():
-    late = "import time; from ebreg.experiments.endings import end_with; end_with(2**30); time.sleep(600)"
-    assert subprocess.run([sys.executable, "-c", late], timeout=300, check=False).returncode == 1
-
-
 class TestReport:
-    runs = TABLE1.runs(["nce-0.1", "mdn-4"], ["brando", "gustafsson"], 20)
-
-    def finished(self) -> list[Finished]:
-        # The value of seed s is 20 - s; one run gave no number, one is not finished, one is infinite.
-        found: dict[str, Finished] = {}
-        for run in self.runs:
-            value = 20.0 - run.seed
-            times = {"seconds": 4.0, "cpu_seconds": 2.0, "versions": {"ebreg": "0.1.0"}}
-            found[run.key] = Finished(run, {"on_grid": value, "own": value + 0.5, **times})
+    def results(self) -> list[Result]:
+        # The value of seed s is 20 - s; one run failed, one is not finished, one is infinite.
+        found: dict[str, Result] = {}
+        for dataset in TASKS:
+            for name in ("nce-0.1", "mdn-4"):
+                for seed in range(20):
+                    each = experiment(name, dataset, seed)
+                    value = 20.0 - seed
+                    times = {"seconds": 4.0, "cpu_seconds": 2.0, "versions": VERSIONS}
+                    found[each.key] = Result(each, {"on_grid": value, "predictive": value + 0.5, **times})
         broken = found["brando.nce-0.1.19"]
-        found["brando.nce-0.1.19"] = broken._replace(record={"failure": "it broke"})
+        found[broken.experiment.key] = broken._replace(record={"failure": "it broke", "versions": VERSIONS})
         del found["brando.mdn-4.19"]
-        found["gustafsson.mdn-4.19"].record["own"] = None
+        found["gustafsson.mdn-4.19"].record["predictive"] = None
         return list(found.values())
 
     def test_summaries(self):
-        summaries = report.summarize(TABLE1, self.finished())
-        assert [(s.dataset, s.cell.name) for s in summaries] == [
+        summaries = report.summarize(TABLE1, self.results())
+        assert [(s.dataset, s.setting.name) for s in summaries] == [
             ("gustafsson", "nce-0.1"),
             ("gustafsson", "mdn-4"),
             ("brando", "nce-0.1"),
@@ -471,116 +494,137 @@ class TestReport:
             10.5,
             20.0,
         )
-        assert (whole.median("own"), whole.worst("own")) == (11.0, 20.5)
+        assert (whole.median("predictive"), whole.worst("predictive")) == (11.0, 20.5)
         assert (whole.seconds, whole.cpu_seconds) == (4.0, 2.0)
-        assert (infinite.worst("own"), infinite.n_failures) == (math.inf, 0)
+        assert (infinite.worst("predictive"), infinite.n_failures) == (math.inf, 0)
         assert (failed.n_runs, failed.n_failures, failed.best_5) == (20, 1, 4.0)
         assert failed.median("on_grid") == 11.0
-        # The best 5 of fewer are something else.
+        # The best 5 of fewer runs are not comparable.
         assert (unfinished.n_runs, unfinished.n_failures, unfinished.best_5) == (19, 0, None)
 
     def test_more_runs_than_20_do_not_change_the_best_5_of_20(self):
-        record = {"on_grid": 0.0, "own": 0.0, "seconds": 1.0, "cpu_seconds": 1.0}
-        more = Finished(Run(TABLE1.cells["nce-0.1"], "gustafsson", 20), record)
-        summary = report.summarize(TABLE1, [*self.finished(), more])[0]
+        record = {"on_grid": 0.0, "predictive": 0.0, "seconds": 1.0, "cpu_seconds": 1.0}
+        more = Result(experiment("nce-0.1", seed=20), record)
+        summary = report.summarize(TABLE1, [*self.results(), more])[0]
         assert (summary.n_runs, summary.best_5, summary.first[0]) == (21, 3.0, 0.0)
 
-    def test_other_data_than_the_paper_s_have_no_published_values(self):
-        summaries = report.summarize(TABLE1, self.finished(), published=False)
+    def test_other_data_than_the_paper_s_have_no_published_values(self, tmp_path: Path, monkeypatch):
+        monkeypatch.setattr(ToySource, "is_published", False)
+        summaries, text = report.write_report(tmp_path, TABLE1, self.results(), "ebreg reproduce table1")
         assert all(summary.paper is None for summary in summaries)
-        assert "paper, best" not in report.markdown(TABLE1, summaries, "ebreg reproduce table1")
+        assert "paper, best" not in text
 
-    def test_tables(self):
-        finished = self.finished()
-        summaries = report.summarize(TABLE1, finished)
-        text = report.markdown(TABLE1, summaries, "ebreg reproduce table1")
+    def test_files(self, tmp_path: Path):
+        results = self.results()
+        _, text = report.write_report(tmp_path, TABLE1, results, "ebreg reproduce table1")
         assert "| 1 of 20 |" in text
         assert "0.036" in text
-        lines = list(csv.DictReader(io.StringIO(report.runs_csv(TABLE1, finished))))
+        assert (tmp_path / "table1.md").read_text() == text
+        lines = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
         assert len(lines) == 2 * 2 * 20 - 1
         assert [line["failure"] for line in lines].count("it broke") == 1
-        lines = list(csv.DictReader(io.StringIO(report.summaries_csv(summaries))))
+        lines = list(csv.DictReader(io.StringIO((tmp_path / "table1.csv").read_text())))
         assert [float(line["on_grid_median"]) for line in lines] == [10.5, 10.5, 11.0, 11.0]
 
 
 def test_the_proposal_is_followed_after_every_epoch():
-    task = gustafsson(n=200)
-    moments = []
-    config = replace(PAPER, epochs=3)
-    train(TABLE1.cells["ours-4"], task, config, lambda model, epoch: moments.append(look(task, model, epoch)))
-    assert [moment.epoch for moment in moments] == [1, 2, 3]
-    for moment in moments:
-        assert 0 < moment.ess <= 1
-        assert min(moment.gap, moment.kl_energy, moment.kl_proposal) > 0
+    task = gustafsson(n=64)
+    history = []
+    experiment("ours-4", epochs=3).train(look=lambda m, epoch: history.append(measure(task, m, epoch)))
+    assert [each.epoch for each in history] == [1, 2, 3]
+    for each in history:
+        assert 0 < each.ess <= 1
+        assert min(each.gap, each.kl_energy, each.kl_proposal) > 0
 
 
 class TestCommand:
     def test_table1(self, tmp_path: Path, capsys):
-        arguments = ["reproduce", "table1", "--cells", *QUICK, "nce-0.1", "--runs", "1", "--epochs", "1"]
-        arguments += ["--datasets", "gustafsson", "--quiet", "--out", str(tmp_path)]
-        assert main(arguments) == 0
+        words = ["reproduce", "table1", "--epochs", "1", "--quiet", "--out", str(tmp_path)]
+        asked = ["--settings", "mdn-1", "modern", "nce-0.1", "--runs", "1", "--datasets", "gustafsson"]
+        assert main([*words, *asked]) == 0
         text = capsys.readouterr().out
         folder = tmp_path / "table1"
         assert (folder / "table1.md").read_text() in text
         assert "Made by `ebreg reproduce table1 --epochs 1`" in text
         assert len((folder / "runs.csv").read_text().splitlines()) == 4
-        assert "done with*: ebreg" in text
+        assert "versions*: ebreg" in text
         assert (folder / "sensitivity.png").stat().st_size > 10_000
         record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
         assert record["settings"]["epochs"] == 1
-        for more in ("--report-only", "--judge-again"):
-            assert main([*arguments, more]) == 0
+        for more in ("--report-only", "--re-evaluate"):
+            assert main([*words, *asked, more]) == 0
             assert capsys.readouterr().out == text
         # A smaller call leaves nothing out of the report.
-        smaller = ["reproduce", "table1", "--cells", "mdn-1", "--epochs", "1", *arguments[-3:]]
-        assert main([*smaller, "--report-only"]) == 0
+        assert main([*words, "--settings", "mdn-1", "--report-only"]) == 0
         assert capsys.readouterr().out == text
-        # Records of other settings are refused, and nothing is trained that could not stand beside them.
-        others = [*smaller[:4], "--epochs", "2", *arguments[-3:]]
+        # A copy of a record under another name does not count.
+        shutil.copy(
+            folder / "records" / "gustafsson.mdn-1.00.json", folder / "records" / "gustafsson.mdn-1.0.json"
+        )
+        assert main([*words, "--report-only"]) == 0
+        assert capsys.readouterr().out == text
+        (folder / "records" / "gustafsson.mdn-1.0.json").unlink()
+        # Records of other settings are refused before any training.
         for more in ([], ["--report-only"]):
-            assert main([*others, "--cells", "mdn-4", *more]) == 1
+            assert main([*words, "--epochs", "2", "--settings", "mdn-4", *more]) == 2
             assert "was made with epochs = 1, and now it is 2" in capsys.readouterr().err
         assert len(list((folder / "records").glob("*.json"))) == 3
 
-    def test_a_record_under_another_spelling_is_none(self, tmp_path: Path, capsys):
-        arguments = ["reproduce", "table1", "--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet"]
-        arguments += ["--datasets", "gustafsson", "--out", str(tmp_path)]
-        assert main(arguments) == 0
-        records = tmp_path / "table1" / "records"
-        (records / "gustafsson.mdn-1.0.json").write_text((records / "gustafsson.mdn-1.00.json").read_text())
-        text = capsys.readouterr().out
-        assert main([*arguments, "--report-only"]) == 0
-        assert capsys.readouterr().out == text
+    def test_only_what_was_asked_for_is_evaluated_again(self, tmp_path: Path, monkeypatch):
+        words = ["reproduce", "table1", "--epochs", "1", "--datasets", "gustafsson", "--quiet"]
+        words += ["--out", str(tmp_path)]
+        assert main([*words, "--settings", "mdn-1", "mdn-4", "--runs", "2"]) == 0
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", seven)
+        evaluated = []
+        for asked in (["--settings", "mdn-1", "--runs", "1"], ["--settings", "mdn-1"]):
+            assert main([*words, *asked, "--re-evaluate"]) == 0
+            paths = sorted((tmp_path / "table1" / "records").glob("*.json"))
+            evaluated.append(
+                [path.stem for path in paths if json.loads(path.read_text())["predictive"] == 7.0]
+            )
+        assert evaluated == [["gustafsson.mdn-1.00"], ["gustafsson.mdn-1.00", "gustafsson.mdn-1.01"]]
 
     @pytest.mark.parametrize("name", ["out", "out/table1", "out/table1/records"])
-    def test_a_file_in_the_way_is_found_before_any_training(self, tmp_path: Path, name: str, capsys):
+    def test_a_file_in_place_of_a_folder_is_found_before_any_training(
+        self, tmp_path: Path, name: str, capsys
+    ):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-        small = ["--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--datasets", "gustafsson"]
-        assert main(["reproduce", "table1", *small, "--quiet", "--out", str(tmp_path / "out")]) == 1
+        small = ["--settings", "mdn-1", "--runs", "1", "--epochs", "1", "--datasets", "gustafsson"]
+        assert main(["reproduce", "table1", *small, "--quiet", "--out", str(tmp_path / "out")]) == 2
         assert "cannot be written to" in capsys.readouterr().err
         assert path.read_text() == "mine"
 
     def test_figures(self, tmp_path: Path, capsys):
-        assert main(["reproduce", "figures", "--epochs", "1", "--quiet", "--out", str(tmp_path)]) == 0
+        words = ["reproduce", "figures", "--epochs", "1", "--quiet", "--out", str(tmp_path)]
+        assert main(words) == 0
         pictures = [Path(line) for line in capsys.readouterr().out.splitlines()]
         assert len(pictures) == 9
         assert all(picture.stat().st_size > 10_000 for picture in pictures)
         assert len((tmp_path / "figures" / "tracking.csv").read_text().splitlines()) == 3
-        assert main(["reproduce", "figures", "--out", str(tmp_path)]) == 1
+        assert main(words) == 2
         assert "holds figure2-brando.png already; give another folder" in capsys.readouterr().err
 
+    def test_interrupted_figures_are_not_drawn(self, tmp_path: Path, monkeypatch):
+        def interrupted(*args, **settings):
+            return fit(*args, **settings | {"after_epoch": lambda epoch: signal.raise_signal(signal.SIGINT)})
+
+        monkeypatch.setattr("ebreg.experiments.experiment.fit", interrupted)
+        assert main(["reproduce", "figures", "--epochs", "2", "--quiet", "--out", str(tmp_path)]) == 130
+        assert [path.name for path in (tmp_path / "figures").iterdir()] == ["training-set-gustafsson.png"]
+
     def test_the_points_of_a_set_that_is_not_asked_for_are_not_read(self, tmp_path: Path, capsys):
-        asked = ["--datasets", "brando", "--cells", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet"]
-        arguments = ["reproduce", "table1", *asked, "--points", "nowhere", "--out", str(tmp_path)]
-        assert main(arguments) == 0
-        assert "gustafsson" not in capsys.readouterr().out
+        asked = ["--datasets", "brando", "--settings", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet"]
+        assert main(["reproduce", "table1", *asked, "--points", "nowhere", "--out", str(tmp_path)]) == 0
+        text = capsys.readouterr().out
+        assert "gustafsson" not in text
+        assert "table1 --epochs 1 --points FOLDER`" in text
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (["--cells", "mine"], "a cell must be one of"),
+            (["--settings", "mine"], "a setting must be one of"),
             (["--datasets", "mine"], "a data set must be one of"),
             (["--report-only"], "holds no record"),
             (["--points", "nowhere"], "gustafsson_train.csv is not there"),
@@ -590,22 +634,23 @@ class TestCommand:
         ],
     )
     def test_a_mistake_ends_in_a_sentence(self, arguments: list[str], message: str, tmp_path: Path, capsys):
-        assert main(["reproduce", "table1", "--quiet", "--out", str(tmp_path), *arguments]) == 1
+        assert main(["reproduce", "table1", "--quiet", "--out", str(tmp_path), *arguments]) == 2
         assert message in capsys.readouterr().err
+
+    def test_a_failure_inside_has_another_exit_code(self, tmp_path: Path, monkeypatch, capsys):
+        monkeypatch.setattr("ebreg.experiments.toy.experiment.evaluate", lambda task, model: {}["no such"])
+        words = ["--settings", "mdn-1", "--runs", "1", "--epochs", "1", "--quiet", "--out", str(tmp_path)]
+        assert main(["reproduce", "table1", "--datasets", "gustafsson", *words]) == 1
+        assert "the run gustafsson.mdn-1.00 failed: KeyError" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_a_worker_of_ray_that_is_killed_costs_no_run(tmp_path: Path, monkeypatch):
+def test_a_killed_worker_of_ray_loses_no_run(tmp_path: Path, monkeypatch):
     ray = pytest.importorskip("ray", reason="pip install ebreg[ray]")
-    # Workers are processes of their own, and must find this file.
+    # Workers are new processes, and must find this file.
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
-        runs = TABLE1.runs(QUICK, ["gustafsson"], 2)
-        job = Fragile(tmp_path / "records", epochs=1)
-        complete(runs, job, n_jobs=2, backend="ray", progress=False)
+        check_that_a_killed_worker_loses_no_run(tmp_path, "ray")
     finally:
         ray.shutdown()
-    assert (tmp_path / "killed").exists()
-    alone = [values(ToyJob(tmp_path / "alone", epochs=1)(run)) for run in runs]
-    assert [values(job.recorded(run)) for run in runs] == alone

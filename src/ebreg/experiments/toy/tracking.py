@@ -39,7 +39,7 @@ class EpochMetrics:
 @torch.no_grad()
 def measure(task: ToyTask, model: EnergyModel, epoch: int) -> EpochMetrics:
     """Metrics of a model during its training."""
-    x = task.x_grid()[:: task.n_x // _N_X]
+    x = task.x_grid()[:: max(1, task.n_x // _N_X)]
     y = task.y_grid()
     h, nodes = model.features(x), model.standardize(y)
     q = model.q(h)
