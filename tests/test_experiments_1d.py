@@ -506,7 +506,7 @@ class TestReport:
         record = {"on_grid": 0.0, "predictive": 0.0, "seconds": 1.0, "cpu_seconds": 1.0}
         more = Result(experiment("nce-0.1", seed=20), record)
         summary = report.summarize(TABLE1, [*self.results(), more])[0]
-        assert (summary.n_runs, summary.best_5, summary.first[0]) == (21, 3.0, 0.0)
+        assert (summary.n_runs, summary.best_5, summary.values["on_grid"][0]) == (21, 3.0, 0.0)
 
     def test_other_data_than_the_paper_s_have_no_published_values(self, tmp_path: Path, monkeypatch):
         monkeypatch.setattr(ToySource, "is_published", False)

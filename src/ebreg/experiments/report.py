@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ebreg.experiments.experiment import Result
+from ebreg.experiments.records import PAPER_METRIC
 from ebreg.experiments.settings import Setting
 from ebreg.experiments.tables import Make, Metric, Table
 from ebreg.saving import atomic_files
@@ -18,13 +19,7 @@ _N_BEST, _N_RUNS = 5, 20  # the paper reports the mean of the best 5 of 20
 
 
 def read_results(table: Table, make: Make, datasets: Sequence[str], folder: Path) -> dict[str, Result]:
-    """Read all records of a table in a folder, by their keys.
-
-    Args:
-        table: The table.
-        make: Makes an experiment.
-        datasets: The data sets at hand; records of others are left out.
-        folder: Of the records.
+    """Read the records of a table in a folder, by their keys; those of other data sets are left out.
 
     Raises:
         EbregError: If a record is damaged, or was made with other settings.
@@ -59,14 +54,9 @@ class Summary:
     cpu_seconds: float | None
 
     @property
-    def first(self) -> tuple[float, ...]:
-        """The values of the paper's metric."""
-        return next(iter(self.values.values()))
-
-    @property
     def n_failures(self) -> int:
-        """Number of runs without a value."""
-        return self.n_runs - len(self.first)
+        """Number of runs without a value of the paper's metric."""
+        return self.n_runs - len(self.values[PAPER_METRIC])
 
     def median(self, metric: str) -> float | None:
         """Median of the runs that did not fail."""
@@ -92,9 +82,8 @@ def summarize(table: Table, results: Sequence[Result]) -> list[Summary]:
 
 def _summary(table: Table, results: list[Result]) -> Summary:
     source, setting = results[0].experiment.source, results[0].experiment.setting
-    first = table.metrics[0].name
-    good = [record for _, record in results if record.get(first) is not None]
-    of_20 = [record.get(first) for experiment, record in results if experiment.seed < _N_RUNS]
+    good = [record for _, record in results if record.get(PAPER_METRIC) is not None]
+    of_20 = [record.get(PAPER_METRIC) for experiment, record in results if experiment.seed < _N_RUNS]
     best = sorted(value for value in of_20 if value is not None)[:_N_BEST] if len(of_20) == _N_RUNS else []
     return Summary(
         dataset=source.name,
@@ -121,14 +110,7 @@ def _of(statistic: Callable[[Sequence[float]], float], values: Sequence[float]) 
 def write_report(
     folder: Path, table: Table, results: Sequence[Result], command: str
 ) -> tuple[list[Summary], str]:
-    """Write a report as Markdown, the summaries and all runs as CSV; returns summaries and Markdown.
-
-    Args:
-        folder: Where to write; an earlier report is overwritten.
-        table: The table.
-        results: Its finished runs.
-        command: The command that made them.
-    """
+    """Write a report as Markdown, the summaries and all runs as CSV; returns summaries and Markdown."""
     summaries = summarize(table, results)
     text = markdown(table, results, summaries, command)
     write_text(folder / f"{table.name}.md", text)

@@ -61,11 +61,8 @@ class Setting:
     def build(self, networks: Callable[[], Parts], units: Units | None, n_draws: int, draws: str) -> Method:
         """Build the method, with weights from torch's random state.
 
-        Args:
-            networks: Makes networks; called a second time for a teacher with its own backbone.
-            units: None trains in the units of the data.
-            n_draws: M.
-            draws: A name in ``ebreg.sampling.SAMPLERS``, for the methods that draw from q.
+        ``networks`` is called a second time for a teacher with its own backbone. Without units the networks
+        see the data as they are. ``draws`` is a name in ``ebreg.sampling.SAMPLERS``.
         """
         own = networks()
         if self.method == MixtureNLL.name:

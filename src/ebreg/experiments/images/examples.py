@@ -17,12 +17,7 @@ _IMAGES = 6
 
 
 def draw(experiment: ImageExperiment, model: Model) -> "Figure":
-    """Some test images with their densities, in ascending order of the first target.
-
-    Args:
-        experiment: The experiment that trained the model.
-        model: As it is used, see :meth:`ImageExperiment.finished`.
-    """
+    """Some test images with their densities by a finished model, in ascending order of the first target."""
     test, task = experiment.source.load().test, experiment.source.task
     n = min(_IMAGES, len(test))
     ranks = (torch.arange(n) + 0.5) / n * len(test)

@@ -79,12 +79,7 @@ class ImageRecipe:
         return self._known.build() if self.weights == RANDOM else self._known.build_trained(self.weights)
 
     def build(self, setting: Setting, y: Tensor) -> Method:
-        """Build the method of a setting, with weights from torch's random state.
-
-        Args:
-            setting: The setting.
-            y: Targets of the training images, shape (n, D).
-        """
+        """Build the method of a setting for targets y (n, D), with weights from torch's random state."""
 
         def build_networks() -> Parts:
             heads = networks.image_heads(

@@ -19,17 +19,10 @@ CHECKPOINT, MODEL, RESULT, EXAMPLES = "checkpoint.safetensors", "model", "result
 def train(
     experiment: ImageExperiment, folder: Path, device: str, resume: bool = False, progress: bool = True
 ) -> tuple[Training, dict[str, float]]:
-    """Train, save the model and evaluate it on the test images; under torchrun the first process does so.
+    """Train, save the model and evaluate it on the test images; returns the training and the metrics.
 
-    Args:
-        experiment: The experiment.
-        folder: Of the checkpoint, the model, the results and the figure.
-        device: Where to train.
-        resume: Whether to continue from the checkpoint.
-        progress: Whether to show a progress bar.
-
-    Returns:
-        The training, and the metrics: none of an interrupted training, and in the other processes.
+    Under torchrun only the first process saves and evaluates; the others, and interrupted trainings, have no
+    metrics.
     """
     _check_folder(folder, resume)
     experiment.check()

@@ -42,13 +42,7 @@ def draw_all(
 ) -> Iterator[Path]:
     """Train and draw all figures, and write how the proposal follows the model; yields the pictures.
 
-    Args:
-        folder: Where to write; must be empty, unless figures shall be overwritten.
-        sources: The data sets.
-        seed: Of the trainings.
-        epochs: Instead of the paper's.
-        overwrite: Whether to replace figures.
-        progress: Whether to show progress bars.
+    The folder must be empty, unless its figures shall be overwritten.
     """
     plots.require_matplotlib()
     existing = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -56,23 +50,21 @@ def draw_all(
         raise FileExistsError(
             f"{folder} holds {existing[0]} already; give another folder with --out, or --overwrite to replace"
         )
-    trainings = [(source, [_experiment(source, K, seed, epochs) for K in (4, 1)]) for source in sources]
-    for _, experiments in trainings:
-        for experiment in experiments:
-            experiment.check()
+    trainings = [
+        [ToyExperiment(TABLE1.settings[name], source, seed, epochs) for name in ("ours-4", "ours-1")]
+        for source in sources
+    ]
+    for four, _ in trainings:
+        four.check()
     atomic_files.require_room(folder)
     histories: dict[str, list[EpochMetrics]] = {}
-    for source, (four, one) in trainings:
+    for source, (four, one) in zip(sources, trainings, strict=True):
         history = histories[source.name] = []
         for stem, figure in _draw(source.load(), four, one, history, progress):
             yield _save(figure, folder / f"{stem}-{source.name}.png")
     rows = [{"dataset": name, **asdict(each)} for name, history in histories.items() for each in history]
     report.write_text(folder / "tracking.csv", report.rows_csv(rows))
     yield _save(tracking.draw(histories), folder / "tracking.png")
-
-
-def _experiment(source: ToySource, K: int, seed: int, epochs: int | None) -> ToyExperiment:
-    return ToyExperiment(TABLE1.settings[f"ours-{K}"], source, seed, epochs)
 
 
 def _save(figure: "Figure", path: Path) -> Path:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ebreg.experiments.records import PAPER_METRIC
 from ebreg.experiments.report import Summary
 from ebreg.plots import canvas
 
@@ -52,14 +53,13 @@ def _log_scale(ax: "Axes") -> None:
 
 def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
     at = [s.setting.varied for s in summaries]
-    x = [s.setting.varied for s in summaries for _ in s.first]
-    y = [value for s in summaries for value in s.first]
+    x = [s.setting.varied for s in summaries for _ in s.values[PAPER_METRIC]]
+    y = [value for s in summaries for value in s.values[PAPER_METRIC]]
     ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
-    metric = next((name for s in summaries for name in s.values), "")
     lines = (
         ("the paper's", [s.paper for s in summaries], "s--", canvas.GREY),
         ("mean of the best 5 of 20", [s.best_5 for s in summaries], "o-", canvas.ACCENT),
-        ("median", [s.median(metric) for s in summaries], "-", canvas.INK),
+        ("median", [s.median(PAPER_METRIC) for s in summaries], "-", canvas.INK),
     )
     for label, values, style, color in lines:
         ax.plot(at, [*map(_number, values)], style, color=color, markersize=5, label=label)
