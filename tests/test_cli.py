@@ -76,8 +76,11 @@ def test_exit_codes(error: BaseException, code: int, monkeypatch, capsys):
 
 
 def test_another_error_is_not_hidden(monkeypatch):
-    monkeypatch.setattr("ebreg.experiments.demo.run", lambda *args, **settings: int({}["no such"]))
-    with pytest.raises(KeyError):
+    def fail(*args: object, **settings: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("ebreg.experiments.demo.run", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
         main(["demo"])
 
 
