@@ -4,7 +4,6 @@ import contextlib
 import csv
 import errno
 import io
-import json
 import math
 import os
 import shutil
@@ -549,7 +548,7 @@ class TestCommand:
         assert len((folder / "runs.csv").read_text().splitlines()) == 4
         assert "versions*: ebreg" in text
         assert (folder / "sensitivity.png").stat().st_size > 10_000
-        record = json.loads((folder / "records" / "gustafsson.modern.00.json").read_text())
+        record = records.read(folder / "records" / "gustafsson.modern.00.json")
         assert record["settings"]["epochs"] == 1
         for more in ("--report-only", "--re-evaluate"):
             assert main([*words, *asked, more]) == 0
@@ -579,9 +578,7 @@ class TestCommand:
         for asked in (["--settings", "mdn-1", "--runs", "1"], ["--settings", "mdn-1"]):
             assert main([*words, *asked, "--re-evaluate"]) == 0
             paths = sorted((tmp_path / "table1" / "records").glob("*.json"))
-            evaluated.append(
-                [path.stem for path in paths if json.loads(path.read_text())["predictive"] == 7.0]
-            )
+            evaluated.append([path.stem for path in paths if records.read(path)["predictive"] == 7.0])
         assert evaluated == [["gustafsson.mdn-1.00"], ["gustafsson.mdn-1.00", "gustafsson.mdn-1.01"]]
 
     @pytest.mark.parametrize("name", ["out", "out/table1", "out/table1/records"])

@@ -23,14 +23,9 @@ _DRAWS = 1024  # of the proposal, for each image
 
 @torch.no_grad()
 def evaluate(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[str, float]:
-    """Metrics of a model, each the mean over the test images.
+    """Metrics of a model, each the mean over the test images, or over their features if it takes those.
 
-    Args:
-        task: Whose grid is used.
-        data: The test images, or their features where the model takes those.
-        model: The model.
-        y_train: Targets of the training images, shape (n, D): they show to what targets are rounded, and
-            where an energy without a tail gets one.
+    The targets of the training images (n, D) show the rounding, and where an energy without a tail gets one.
 
     Returns:
         ``on_grid``, the NLL normalised on the paper's grid; ``predictive``, that of the predictive

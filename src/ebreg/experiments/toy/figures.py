@@ -1,7 +1,7 @@
 """The paper's figures of the 1-D experiments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,7 @@ def _draw(
     task: ToyTask, four: ToyExperiment, one: ToyExperiment, history: list[EpochMetrics], progress: bool
 ) -> "Iterator[tuple[str, Figure]]":
     # The names and figures of a data set, from trainings with four components and with one.
-    view = View.of(task)
+    view = View(task)
     yield "training-set", plots.side_by_side({"Training data": view.data, "Ground truth": view.truth})[0]
     rows: dict[str, Panels] = {}
     n_epochs = four.config.epochs
@@ -119,26 +119,13 @@ def _resampled(view: "View", model: EnergyModel, seed: int) -> Panels:
     }
 
 
-@dataclass(frozen=True)
 class View:
-    """The grid of a picture of a data set.
+    """Densities and points of a data set, on the grid of a picture: x of shape (B, 1), y of shape (G, 1)."""
 
-    Attributes:
-        task: The data set.
-        x: Shape (B, 1).
-        y: Shape (G, 1).
-    """
-
-    task: ToyTask
-    x: Tensor
-    y: Tensor
-
-    @classmethod
-    def of(cls, task: ToyTask) -> "View":
-        """The grid for a data set."""
-        x = torch.linspace(*task.x_range, _N_X, dtype=torch.float64)[:, None]
-        y = torch.linspace(*_Y_LIMITS[task.name], _N_Y, dtype=torch.float64)[:, None]
-        return cls(task, x, y)
+    def __init__(self, task: ToyTask):
+        self.task = task
+        self.x = torch.linspace(*task.x_range, _N_X, dtype=torch.float64)[:, None]
+        self.y = torch.linspace(*_Y_LIMITS[task.name], _N_Y, dtype=torch.float64)[:, None]
 
     def truth(self, ax: "Axes") -> None:
         """Draw the true density."""
