@@ -110,7 +110,7 @@ def _noise_1d(sigma: float) -> tuple[float, float]:
     return sigma, 8 * sigma
 
 
-_NCE_1D = {
+_NCE_1D = {  # sigma1: the paper's values on the two sets
     0.05: (0.042, 2.30),
     0.1: (0.036, 1.98),
     0.2: (0.040, 1.72),
@@ -138,8 +138,8 @@ TABLE1 = Table(
     },
     (Metric(PAPER_METRIC, "on the paper's grid", 4), Metric("predictive", "predictive distribution", 4)),
     (
-        "* *predictive distribution*: normalised by the library's predictive distribution, not on a grid. Its",
-        "  value is huge where f grows beyond the grid: such a model is not a density, which the grid hides.",
+        "* *predictive distribution*: by the library's predictive distribution, without a grid. Its value is",
+        "  huge where f grows beyond the grid: such a model is not a density, which the grid hides.",
         "* NCE and MLE train a proposal too, which they need for predictions.",
     ),
 )
