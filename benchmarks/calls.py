@@ -1,7 +1,8 @@
 """How many functions and files of ebreg one fit, one prediction and one small table go through.
 
 Counts distinct functions and files under ``src/ebreg`` that are entered, by ``sys.setprofile``. It uses the
-public API alone, so that it also runs on another checkout: ``PYTHONPATH=/other/src python benchmarks/calls.py``.
+public API alone, so that it also runs on another checkout:
+``PYTHONPATH=/other/src python benchmarks/calls.py``.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A look at a trained model: test images, and what it says of them."""
+"""A figure of a trained model: test images and their predicted densities."""
 
 import copy
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ import torch
 from ebreg import plots
 from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.prediction import Prediction
-from ebreg.experiments.images.experiments import Experiment
+from ebreg.experiments.images.experiment import ImageExperiment
 from ebreg.models import Model
 
 if TYPE_CHECKING:
@@ -17,13 +17,8 @@ if TYPE_CHECKING:
 _IMAGES = 6
 
 
-def draw(experiment: Experiment, model: Model) -> "Figure":
-    """Some of the test images with their densities, from the lowest of the first target to its highest.
-
-    Args:
-        experiment: What the model was trained by.
-        model: As it is used, see :meth:`Experiment.finished`.
-    """
+def draw(experiment: ImageExperiment, model: Model) -> "Figure":
+    """Some test images with their densities by a finished model, in ascending order of the first target."""
     test, task = experiment.source.load().test, experiment.source.task
     n = min(_IMAGES, len(test))
     ranks = (torch.arange(n) + 0.5) / n * len(test)

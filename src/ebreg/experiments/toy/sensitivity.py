@@ -1,24 +1,25 @@
-"""How much a method depends on its setting: the noise of NCE, the components of the proposal."""
+"""A figure of Table 1: how results depend on the noise of NCE, and on the number of components."""
 
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ebreg.experiments.records import PAPER_METRIC
 from ebreg.experiments.report import Summary
-from ebreg.experiments.tasks import METRICS
 from ebreg.plots import canvas
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The group of cells of a column, its title, and the name of its setting.
+_METRICS = {"gustafsson": "KL", "brando": "NLL"}
+# The group of settings of a column, its title, and the number that is varied.
 _COLUMNS = (("NCE", "NCE: noise set by hand", r"$\sigma_1$"), ("Ours", "learned proposal", "K"))
 
 
 def draw(summaries: Sequence[Summary]) -> "Figure":
-    """A row for each data set: all runs, their median, the mean of the best 5, and the paper's dashed."""
-    datasets = [name for name in METRICS if any(summary.dataset == name for summary in summaries)]
+    """A row for each data set: all runs, their median, the mean of the best 5, and the paper's values."""
+    datasets = [name for name in _METRICS if any(summary.dataset == name for summary in summaries)]
     figure, axes = canvas.pyplot().subplots(
         len(datasets),
         len(_COLUMNS),
@@ -28,14 +29,14 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
         layout="constrained",
     )
     for line, dataset in zip(axes, datasets, strict=True):
-        line[0].set_ylabel(f"{METRICS[dataset]}, {dataset}")
-        for ax, (group, title, setting) in zip(line, _COLUMNS, strict=True):
-            _draw_group(ax, [s for s in summaries if (s.dataset, s.cell.group) == (dataset, group)])
-            ax.set_xlabel(setting)
+        line[0].set_ylabel(f"{_METRICS[dataset]}, {dataset}")
+        for ax, (group, title, varied) in zip(line, _COLUMNS, strict=True):
+            _draw_group(ax, [s for s in summaries if (s.dataset, s.setting.group) == (dataset, group)])
+            ax.set_xlabel(varied)
             if dataset == datasets[0]:
                 ax.set_title(title)
-        if METRICS[dataset] == "KL":
-            _log_scale(line[0])  # a few runs go astray by a factor of ten
+        if _METRICS[dataset] == "KL":
+            _log_scale(line[0])  # a few runs are worse by a factor of ten
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
     return figure
@@ -51,15 +52,14 @@ def _log_scale(ax: "Axes") -> None:
 
 
 def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
-    at = [s.cell.setting for s in summaries]
-    x = [s.cell.setting for s in summaries for _ in s.first]
-    y = [value for s in summaries for value in s.first]
+    at = [s.setting.varied for s in summaries]
+    x = [s.setting.varied for s in summaries for _ in s.values[PAPER_METRIC]]
+    y = [value for s in summaries for value in s.values[PAPER_METRIC]]
     ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
-    measure = next((name for s in summaries for name in s.values), "")
     lines = (
         ("the paper's", [s.paper for s in summaries], "s--", canvas.GREY),
         ("mean of the best 5 of 20", [s.best_5 for s in summaries], "o-", canvas.ACCENT),
-        ("median", [s.median(measure) for s in summaries], "-", canvas.INK),
+        ("median", [s.median(PAPER_METRIC) for s in summaries], "-", canvas.INK),
     )
     for label, values, style, color in lines:
         ax.plot(at, [*map(_number, values)], style, color=color, markersize=5, label=label)

@@ -1,4 +1,4 @@
-"""How well a model does on images: on the paper's grid, by its own answers, and by what no tie flatters."""
+"""Metrics of a model on images: the paper's, and those of the predictive distribution."""
 
 import copy
 from typing import Any
@@ -16,54 +16,49 @@ from ebreg.units import Tail
 
 _ROWS = 128  # evaluated at once
 _SHARE_OF_TIES = 0.5
-_ALIKE, _COMMON = 0.01, 0.1  # distances that differ by less are one; a share of them that is no exception
+_ALIKE, _COMMON = 0.01, 0.1  # relative difference of equal distances; share of a common distance
 _LEVELS = 100
-_DRAWS = 1024  # of the proposal, an image
+_DRAWS = 1024  # of the proposal, for each image
 
 
 @torch.no_grad()
-def measure(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[str, float]:
-    """Judge a model by test images; the mean over them of each measure.
+def evaluate(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict[str, float]:
+    """Metrics of a model, each the mean over the test images, or over their features if it takes those.
 
-    Args:
-        task: Whose grid is used.
-        data: The test images, or their features where the model takes those.
-        model: The model.
-        y_train: Targets of the training images, shape (n, D): they tell to what targets are rounded, and
-            where an energy without an end is given one, since nothing says what it is beyond them.
+    The targets of the training images (n, D) show the rounding, and where an energy without a tail gets one.
 
     Returns:
-        ``on_grid``, the NLL normalised on the paper's grid; ``own``, that of the predictive distribution, and
-        ``own_error``, the error of its log Z; ``sampled``, with log Z from 1,024 independent draws of the
-        proposal and nothing else, and ``sampled_error``, its standard error; ``crps``, the CRPS, averaged
-        over the targets; ``mae``, the error of the median; and ``cell_nll``, the NLL of the cell of rounding.
+        ``on_grid``, the NLL normalised on the paper's grid; ``predictive``, that of the predictive
+        distribution, and ``predictive_error``, the error of its log Z; ``sampled``, with log Z from 1,024
+        independent draws of the proposal, and ``sampled_error``, its standard error; ``crps``, averaged over
+        the targets; ``mae``, the error of the median; ``rounded_nll``, the NLL of the rounding interval.
     """
     model = copy.deepcopy(model).eval()
     resolution = resolution_of(y_train) if task.spacing is None else torch.tensor([task.spacing])
-    embedding = FrozenFeatures(model, _ROWS)
-    features = embedding.of(data)
+    frozen = FrozenFeatures(model, _ROWS)
+    features = frozen.of(data)
     parts: list[dict[str, Tensor]] = []
-    with embedding.as_inputs(model):
-        exact = give_end(copy.deepcopy(model), y_train).to_float64()
+    with frozen.as_inputs(model):
+        in_use = limit_energy(copy.deepcopy(model), y_train).to_float64()
         for index in torch.arange(len(features)).split(_ROWS):
             h, y = features.__getitems__(index)
-            answers = _own(exact, h, y, resolution)
-            parts.append({"on_grid": _on_grid(task, model, h, y, answers["own"]), **answers})
+            metric = _predictive(in_use, h, y, resolution)
+            parts.append({"on_grid": _on_grid(task, model, h, y, metric["predictive"]), **metric})
     return {name: torch.cat([part[name] for part in parts]).double().mean().item() for name in parts[0]}
 
 
-def give_end(model: Model, y_train: Tensor) -> Model:
-    """An energy that was learned without an end gets one beyond the training targets (n, D), in place."""
+def limit_energy(model: Model, y_train: Tensor) -> Model:
+    """Give an energy without a tail one beyond the training targets (n, D), in place."""
     if isinstance(model, EnergyModel) and model.tail is None:
         model.tail = Tail.of(model.y_units(y_train))
     return model
 
 
 def resolution_of(y: Tensor) -> Tensor | None:
-    """To what targets, shape (n, D), were rounded: the step of each, shape (D,).
+    """The step to which targets, shape (n, D), were rounded, shape (D,).
 
-    That is the smallest distance of neighbouring values which is no exception among them; some steps may not
-    occur. None where at least half of the values of some target are different: they were not rounded.
+    That is the smallest distance of neighbouring values that is common among them. None where more than half
+    of the values of some target are different: they were not rounded.
     """
     steps = [_step(column.unique(), len(y)) for column in y.double().T]
     return None if None in steps else torch.tensor(steps, dtype=torch.float64)
@@ -78,19 +73,19 @@ def _step(values: Tensor, n: int) -> float | None:
     return common[0].item() if len(common) else None
 
 
-def _own(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
+def _predictive(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
     p = model.predictive(h)
     median = marginal_quantiles(p, y, torch.tensor(0.5, dtype=torch.float64))
-    answers: dict[str, Any] = {
-        "own": metrics.nll(p, y),
+    found: dict[str, Any] = {
+        "predictive": metrics.nll(p, y),
         "crps": metrics.crps(p, y) if y.shape[1] == 1 else _marginal_crps(p, y),
         "mae": (median.reshape(y.shape) - y).abs().mean(dim=1),
     }
     if isinstance(model, EnergyModel):
-        answers |= {"own_error": p.log_partition_error, **_sampled(model, h, y)}
+        found |= {"predictive_error": p.log_partition_error, **_sampled(model, h, y)}
     if resolution is not None:
-        answers["cell_nll"] = metrics.rounded_nll(p, y, resolution)
-    return answers
+        found["rounded_nll"] = metrics.rounded_nll(p, y, resolution)
+    return found
 
 
 def _sampled(model: EnergyModel, h: Tensor, y: Tensor) -> dict[str, Tensor]:
@@ -105,19 +100,18 @@ def _sampled(model: EnergyModel, h: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def _marginal_crps(p: Any, y: Tensor) -> Tensor:
-    # Twice the pinball loss, averaged over levels. An energy score would need draws, and where a proposal is
-    # poor many of them.
+    # Twice the pinball loss, averaged over levels. An energy score would need many draws of a poor proposal.
     levels = (torch.arange(_LEVELS, dtype=torch.float64) + 0.5) / _LEVELS
     return 2 * torch.as_tensor(metrics.pinball(p, y, levels)).reshape(len(y), _LEVELS, -1).mean(dim=(1, 2))
 
 
-def _on_grid(task: ImageTask, model: Any, h: Tensor, y: Tensor, own: Tensor) -> Tensor:
+def _on_grid(task: ImageTask, model: Any, h: Tensor, y: Tensor, predictive: Tensor) -> Tensor:
     if not isinstance(model, EnergyModel):
-        return own  # a mixture is normalised as it is, in the paper too
+        return predictive  # a mixture is normalised, in the paper too
     D = y.shape[1]
     axis = torch.linspace(task.low, task.high, task.n_grid, dtype=torch.float64)
     grid = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
     f_grid = model.f_grid(model.features(h), model.standardize(grid)).double()
     f_y = model.f(model.features(h), model.standardize(y)).double()
-    cell = (task.high - task.low) / (task.n_grid - 1)
-    return metrics.nll_on_grid(f_y, f_grid, cell**D)
+    spacing = (task.high - task.low) / (task.n_grid - 1)
+    return metrics.nll_on_grid(f_y, f_grid, spacing**D)

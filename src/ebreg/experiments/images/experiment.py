@@ -1,4 +1,4 @@
-"""An experiment on images: a setting, a source of images, a recipe and a seed; trained and judged."""
+"""One training on images: a setting, a source of images, a seed and a recipe."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,41 +10,34 @@ from typing import Any
 import torch
 from torch import nn
 
-from ebreg._utils.random_state import seeded
 from ebreg.datasets.images import ImageSplit
-from ebreg.experiments.cells import Cell
-from ebreg.experiments.images.measures import give_end, measure
+from ebreg.experiments.experiment import Experiment
+from ebreg.experiments.images.evaluation import evaluate, limit_energy
 from ebreg.experiments.images.recipes import RANDOM, ImageRecipe
-from ebreg.experiments.images.sources import ImageSource
+from ebreg.experiments.images.source import ImageSource
 from ebreg.methods import Method
 from ebreg.models import MixtureModel, Model
 from ebreg.networks import backbones
 from ebreg.networks.backbones import DOWNLOAD, PixelUnits
-from ebreg.training import Training, fit
-from ebreg.training.batches import Data
+from ebreg.training.batches import Augmented, Data
 from ebreg.training.config import TrainingConfig
 from ebreg.training.frozen_features import FrozenFeatures
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ImageExperiment(Experiment):
     """One training on images.
 
     Attributes:
-        cell: The setting.
-        source: Where the images come from.
-        recipe: How they are trained on.
-        seed: Of the weights, the order of the images and the draws.
+        recipe: Backbone, units, draws and training loop.
     """
 
-    cell: Cell
     source: ImageSource
     recipe: ImageRecipe
-    seed: int
 
     @property
     def config(self) -> TrainingConfig:
-        """Settings of the loop."""
+        """See :class:`Experiment`."""
         alone = self.recipe.mixture_epochs
         if alone is None:
             alone = min(int(self._split.train.y.shape[1] > 1), self.recipe.config.epochs - 1)
@@ -52,17 +45,13 @@ class Experiment:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the outcome depends on, as JSON holds it."""
-        cell, recipe, split = self.cell, self.recipe, self._split
+        """See :class:`Experiment`."""
+        recipe, split = self.recipe, self._split
         return {
-            "dataset": self.source.task_name,
+            "dataset": self.source.name,
             "split": split.how,
             "images": [split.train.checksum, split.test.checksum],
-            "cell": cell.name,
-            "method": cell.method,
-            "n_components": cell.n_components,
-            "sigmas": None if cell.sigmas is None else list(cell.sigmas),  # as JSON gives it back
-            "shares_backbone": cell.shares_backbone,
+            **self.setting.as_json(),
             "backbone": recipe.backbone,
             "weights": _fingerprint(recipe.weights),
             "units": recipe.units,
@@ -79,65 +68,41 @@ class Experiment:
         return tuple(self._split.train.__getitems__([0])[0].shape[1:])
 
     def check(self) -> None:
-        """Fail where the training would, before anything is written."""
-        _ = self.settings
-        self.method()
+        """See :class:`Experiment`."""
+        super().check()
         if self.recipe.on_features:
             self.recipe.build_backbone()
         if self.config.patience is not None:
             self._split.validation_split()
 
-    def prepare(self) -> None:
-        """Load the images, and compute the features that are needed."""
-        _ = self._features if self.recipe.on_features else self._split
+    def data(self) -> tuple[Data, Data | None]:
+        """See :class:`Experiment`; features in place of images where the backbone never learns."""
+        train: Any = self._features[0] if self.recipe.on_features else self._split.train
+        validation = None
+        if self.config.patience is not None:
+            rest, held_out = (torch.from_numpy(index) for index in self._split.validation_split())
+            train, validation = train.take(rest), train.take(held_out)
+        augmentation = self.source.task.augmentation
+        if self.recipe.augments and augmentation is not None:
+            train = Augmented(train, augmentation)
+        return train, validation
 
-    def method(self) -> Method:
-        """A new one, with weights by the seed."""
-        with seeded(self.seed):
-            return self.recipe.method(self.cell, self._split.train.y)
+    def build(self) -> Method:
+        """See :class:`Experiment`."""
+        return self.recipe.build(self.setting, self._split.train.y)
 
-    def train(
-        self,
-        device: str = "cpu",
-        checkpoint: Path | None = None,
-        resume: bool = False,
-        progress: bool = True,
-    ) -> tuple[Model, Training]:
-        """Train; the arguments are those of :func:`ebreg.training.fit`."""
-        method = self.method().to(device)
-        data, validation = self._parts()
-        training = fit(
-            method,
-            self.recipe.data(data, self.source.task),
-            validation,
-            config=self.config,
-            checkpoint=checkpoint,
-            resume=resume,
-            progress=progress,
-            identity=self.settings,
-        )
-        return method.model, training
+    def evaluate(self, model: Model) -> dict[str, float]:
+        """See :class:`Experiment`; by the test images."""
+        takes_features = self.recipe.on_features and model.x_units is None
+        data = self._features[1] if takes_features else self._split.test
+        return evaluate(self.source.task, data, model, self._split.train.y)
 
     def finished(self, model: Model) -> Model:
-        """A trained model as it is used, in place: it takes images, and its energy ends somewhere."""
-        give_end(model, self._split.train.y)
+        """A trained model as it is used, in place: it takes images, and its energy has a tail."""
+        limit_energy(model, self._split.train.y)
         if self.recipe.on_features:
             attach(model, self.recipe.build_backbone(), self.recipe.backbone)
         return expect(model, self.image_shape)
-
-    def judge(self, model: Model) -> dict[str, float]:
-        """Measure a trained model by the test images."""
-        takes_features = self.recipe.on_features and model.x_units is None
-        data = self._features[1] if takes_features else self._split.test
-        return measure(self.source.task, data, model, self._split.train.y)
-
-    def _parts(self) -> tuple[Data, Data | None]:
-        # What is learned from, and what tells when to stop, if anything does.
-        train: Any = self._features[0] if self.recipe.on_features else self._split.train
-        if self.config.patience is None:
-            return train, None
-        rest, held_out = (torch.from_numpy(places) for places in self._split.validation_split())
-        return train.take(rest), train.take(held_out)
 
     @property
     def _split(self) -> ImageSplit:
@@ -156,7 +121,7 @@ def attach(model: Model, backbone: nn.Module, name: str) -> Model:
 
 
 def expect(model: Model, image_shape: Sequence[int]) -> Model:
-    """Have a model refuse images of another shape; in place."""
+    """Let a model refuse images of another shape; in place."""
     assert isinstance(model.x_units, PixelUnits)
     model.x_units.expect(image_shape)
     return model
@@ -166,8 +131,8 @@ def expect(model: Model, image_shape: Sequence[int]) -> Model:
 def _features_of(source: ImageSource, backbone: str, weights: str | None) -> tuple[Data, Data]:
     known = backbones.find(backbone)
     model = MixtureModel(known.build_trained(weights), nn.Identity(), n_targets=1, x_units=known.units())
-    embedding, split = FrozenFeatures(model, n_rows=128), source.load()
-    return embedding.of(split.train), embedding.of(split.test)
+    features, split = FrozenFeatures(model, n_rows=128), source.load()
+    return features.of(split.train), features.of(split.test)
 
 
 @lru_cache(maxsize=4)
