@@ -10,8 +10,8 @@ from benchmarks.direct import DirectHead
 from benchmarks.measure import Row, print_table
 from ebreg import metrics, networks
 from ebreg.datasets import TASKS, ToyTask, gustafsson
-from ebreg.experiments.recipes import RECIPES
 from ebreg.experiments.tables import TABLE1
+from ebreg.experiments.toy.recipes import RECIPES
 from ebreg.methods import JointNCE, Method
 from ebreg.models import EnergyModel
 from ebreg.training import fit
@@ -106,7 +106,7 @@ def run() -> list[Row]:
     rows = [beside_direct("training, paper's 1-D settings", task, paper, PAPER, n_direct=PAPER.epochs)]
     for name, of in TASKS.items():
         task, modern = of(), RECIPES["modern"]
-        method = modern.method(TABLE1.cells["modern"], task)
+        method = modern.build(TABLE1.settings["modern"], task)
         what = f"training, modern, {name}; theirs: paper's settings"
         rows.append(beside_direct(what, task, method, modern.configs[name], n_direct=15))
     return rows

@@ -1,4 +1,4 @@
-"""The estimator: intervals, modes, and a check of both on data it has not seen."""
+"""Intervals and modes of a regressor, and their evaluation on new data."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def journeys(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 X, y = journeys(600, seed=0)
 X_test, y_test = journeys(250, seed=1)
-model = EnergyRegressor(max_iter=25, random_state=0, verbose=False).fit(X, y)  # to be quick
+model = EnergyRegressor(max_iter=20, random_state=0, verbose=False).fit(X, y)  # quick
 
 p = model.predict_distribution([[2.0], [10.0]])
 for row, km in enumerate((2, 10)):
@@ -28,4 +28,4 @@ for row, km in enumerate((2, 10)):
 test = model.predict_distribution(X_test)
 print(f"coverage of the 90 % intervals {metrics.coverage(test, y_test, 0.9):.2f}")
 print(f"CRPS {metrics.crps(test, y_test).mean():.2f} minutes, NLL {metrics.nll(test, y_test).mean():.2f}")
-print(f"rows that the sampling does not support: {test.weak.sum()} of {len(test)}")
+print(f"unreliable rows: {test.unreliable.sum()} of {len(test)}")

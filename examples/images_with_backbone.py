@@ -1,4 +1,4 @@
-"""Images: a small convolutional network gives the features, the regressor does the rest."""
+"""Regression on images: your own convolutional network computes the features."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from ebreg import EnergyRegressor, metrics
 
 
 def bars(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 1, 12, 12) of a bar through the middle, and its angle as somebody has measured it."""
+    """Images (n, 1, 12, 12) of a bar through the centre, and noisy measurements of its angle."""
     rng = np.random.default_rng(seed)
     angle = rng.uniform(0.2, np.pi - 0.2, n)
     side = np.linspace(-1, 1, 12)

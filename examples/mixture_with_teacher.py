@@ -1,4 +1,4 @@
-"""A mixture density network, by its likelihood and with an energy-based teacher (Eq. 8)."""
+"""A mixture density network trained by its likelihood, and with an energy-based teacher (Eq. 8)."""
 
 import torch
 
@@ -8,20 +8,18 @@ from ebreg.units import Standardizer, Tail
 
 task = brando()
 data = (task.x_train, task.y_train)
-config = TrainingConfig(epochs=8)  # to be quick; both want a hundred
-
-
+config = TrainingConfig(epochs=3)  # quick; use about a hundred
 tail = Tail.of(Standardizer.of("y", task.y_train)(task.y_train))
 
 
 def student() -> MixtureModel:
-    """The same weights each time."""
+    """A new model, with the same initial weights each time."""
     torch.manual_seed(0)
     return MixtureModel.for_table(*data)
 
 
-parts = networks.table(n_inputs=1)
-two_networks = methods.MixtureTeacher(student(), parts.energy, parts.backbone, tail=tail)
+nets = networks.table(n_inputs=1)
+two_networks = methods.MixtureTeacher(student(), nets.energy, nets.backbone, tail=tail)
 one_backbone = methods.MixtureTeacher(student(), networks.table(n_inputs=1).energy, tail=tail)
 for method in (methods.MixtureNLL(student()), two_networks, one_backbone):
     fit(method, data, config=config)

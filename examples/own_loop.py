@@ -1,4 +1,4 @@
-"""The objectives are functions of tensors: use them in a loop of your own, with networks of your own."""
+"""Your own training loop and networks: the objectives are functions of tensors."""
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ head = nn.Linear(32, 3 * K)
 parameters = [*features.parameters(), *energy.parameters(), *head.parameters()]
 optimizer = torch.optim.Adam(parameters, lr=3e-3)
 
-for step in range(300):
+for step in range(201):
     index = torch.randint(len(x_train), (128,))
     h, y = features(x_train[index]), y_train[index]
     logits, means, log_scales = head(h.detach()).chunk(3, dim=1)
@@ -28,10 +28,9 @@ for step in range(300):
     f = energy(torch.cat([h.expand(M + 1, -1, -1), values], dim=-1))[..., 0]  # (M + 1, B)
     log_q = q.log_prob(values)
 
-    nce = objectives.nce(
-        f[0], log_q[0].detach(), f[1:], log_q[1:].detach()
-    ).mean()  # Eq. (6) moves the energy
-    kl = objectives.log_partition(f[1:].detach(), log_q[1:]).mean()  # Eq. (5) moves the proposal
+    # Eq. (6) trains the energy, Eq. (5) trains the proposal.
+    nce = objectives.nce(f[0], log_q[0].detach(), f[1:], log_q[1:].detach()).mean()
+    kl = objectives.log_partition(f[1:].detach(), log_q[1:]).mean()
     optimizer.zero_grad()
     (nce + kl).backward()
     optimizer.step()

@@ -1,4 +1,4 @@
-"""One target with two modes: train, then ask."""
+"""Train a model of a target with two modes, and predict its distribution."""
 
 import torch
 
@@ -6,7 +6,7 @@ from ebreg import EnergyModel, TrainingConfig, fit, methods
 from ebreg.datasets import gustafsson
 
 torch.manual_seed(0)
-task = gustafsson()
+task = gustafsson(n=800)
 model = EnergyModel.for_table(task.x_train, task.y_train)
 fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=10))
 

@@ -1,4 +1,4 @@
-"""Two targets at once: a ring that no product of marginals can describe."""
+"""Two dependent targets: points on a ring, which no product of marginals can describe."""
 
 import math
 
@@ -18,7 +18,7 @@ fit(methods.JointNCE(model), (x, y), config=TrainingConfig(epochs=12))
 
 p = model.predictive(torch.tensor([[0.0], [1.0]]))
 samples = p.sample(1000, torch.Generator().manual_seed(0))  # (1000, 2, 2)
-print("mean", p.mean.tolist())  # in the middle of the ring, where nothing is
+print("mean", p.mean.tolist())  # in the middle of the ring, where the density is low
 print("radius of the samples", samples.norm(dim=-1).mean(dim=0).tolist())
 print("expected radius", p.expectation(lambda y: y.norm(dim=-1)).tolist())
 region = p.highest_density_region(0.9)

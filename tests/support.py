@@ -57,7 +57,7 @@ def target_of(
         return energy(everywhere)[:, rows]
 
     rows = torch.arange(B, dtype=torch.float64)[:, None]
-    return Unnormalized(f, lambda h: proposal[h[:, 0].long()], rows, tail, units, Bounds.none(D))
+    return Unnormalized(f, rows, proposal, tail, units, Bounds.none(D))
 
 
 def nodes_of(energy, proposal, tail=None, shift=None, scale=None, n_nodes=512, **settings) -> NodeDensity:

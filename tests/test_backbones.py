@@ -425,7 +425,7 @@ class TestRegistry:
 
     @pytest.mark.parametrize("name", BACKBONES)
     def test_nothing_is_downloaded_by_networks_of_our_own(self, name: str):
-        with pytest.raises(ValueError, match=f"{name} is from no library that downloads weights"):
+        with pytest.raises(ValueError, match=f"{name} has no weights to download"):
             BACKBONES[name].build_trained("download")
 
     def test_a_file_reaches_the_network(self, trained, tmp_path: Path):
@@ -443,7 +443,7 @@ class TestRegistry:
     @pytest.mark.parametrize("name", ["resnet18", "small-cnn"])
     def test_trained_weights_are_not_made_up(self, name: str):
         with pytest.raises(
-            ValueError, match=rf"{name} comes without trained weights.*or take efficientnet-lite0"
+            ValueError, match=rf"{name} comes without trained weights.*or use efficientnet-lite0"
         ):
             BACKBONES[name].build_trained()
 
@@ -492,7 +492,7 @@ class TestLibraries:
         torch.testing.assert_close(backbone.build_trained(tmp_path / "weights.pth").eval()(x), ours(x))
         with pytest.raises(ValueError, match="give the path of a checkpoint as weights, or 'download'"):
             backbone.build_trained()
-        with pytest.raises(ValueError, match=f"{library} cannot make 'no-such-net'"):
+        with pytest.raises(ValueError, match=f"{library} cannot build 'no-such-net'"):
             find(f"{library}:no-such-net")
 
     def test_networks_of_torchvision(self):
@@ -520,5 +520,5 @@ class TestLibraries:
         assert torch.equal(bare(x), expected)
 
     def test_a_network_without_one_is_refused(self):
-        with pytest.raises(ValueError, match="Sequential has no linear layer to take off"):
+        with pytest.raises(ValueError, match="Sequential has no linear layer to remove"):
             without_classifier(nn.Sequential(nn.Conv2d(3, 10, 1), nn.Flatten()))

@@ -1,4 +1,4 @@
-"""Regressors that are told the range of y: trained with mass at its ends, they put nothing beyond them."""
+"""Regressors with bounds: trained on targets at and near the bounds, they put no mass outside."""
 
 import warnings
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from ebreg.models import EnergyModel, MixtureModel
 from ebreg.units import Bounds
 from support import prediction
 
-QUICK = {"n_components": 4, "width": 16, "max_iter": 3, "random_state": 0, "verbose": False}
+QUICK = {"n_components": 2, "width": 8, "max_iter": 2, "random_state": 0, "verbose": False}
 INF = np.inf
-# An end that is no round number, in float64 or in standard units.
+# A bound that is no round number, in float64 or in standard units.
 ODD = 0.1 + 0.2
 
 
 @dataclass(frozen=True)
 class Case:
-    """Targets with mass at and near their ends."""
+    """Targets with mass at and near their bounds."""
 
     sample: Callable[[np.random.Generator, int], np.ndarray]
     bounds: object
@@ -32,7 +32,7 @@ class Case:
     high: tuple
     ties: bool = False
 
-    def data(self, n: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    def data(self, n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         r = np.random.default_rng(seed)
         x = r.normal(size=(n, 2))
         return x, self.sample(r, n)
@@ -47,7 +47,7 @@ CASES = {
     "exponential": Case(lambda r, n: with_ends(r.exponential(3, n), 0.0), (0, None), (0,), (INF,)),
     "mirrored": Case(lambda r, n: with_ends(-r.exponential(3, n), 0.0), (None, 0.0), (-INF,), (0,)),
     "beta": Case(lambda r, n: with_ends(r.beta(0.5, 0.5, n), 0.0, 1.0), (0, 1), (0,), (1,)),
-    "odd ends": Case(
+    "odd bounds": Case(
         lambda r, n: with_ends(ODD + (1e3 / 7 - ODD) * r.beta(0.5, 0.5, n), ODD, 1e3 / 7),
         [ODD, 1e3 / 7],
         (ODD,),
@@ -61,7 +61,7 @@ CASES = {
         (0, -INF),
         (INF, INF),
     ),
-    "two targets, ends apart": Case(
+    "two targets, different bounds": Case(
         lambda r, n: np.stack([with_ends(r.exponential(2, n), 0.0), with_ends(r.beta(2, 0.5, n), 1)], axis=1),
         [(0, None), (None, 1)],
         (0, -INF),
@@ -73,16 +73,17 @@ CASES = {
 }
 KINDS = {
     "energy": lambda **settings: EnergyRegressor(**QUICK, **settings),
-    "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, **settings),
+    "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, early_stopping=False, **settings),
     "energy, hand-set noise": lambda **settings: EnergyRegressor(
-        "fixed-nce", n_draws=32, **QUICK, **settings
+        "fixed-nce", n_draws=32, **QUICK, early_stopping=False, **settings
     ),
     "mixture": lambda **settings: MixtureDensityRegressor(**QUICK, **settings),
     "mixture alone": lambda **settings: MixtureDensityRegressor(None, **QUICK, **settings),
 }
 SUBJECTS = [
     *((name, kind) for name in CASES for kind in ("energy", "mixture")),
-    *((name, kind) for name in ("exponential", "two targets, one pair") for kind in KINDS),
+    *(("exponential", kind) for kind in KINDS),
+    ("two targets, one pair", "energy, hand-set noise"),  # whose noise is cut at the bounds
 ]
 SUBJECTS = list(dict.fromkeys(SUBJECTS))
 
@@ -113,12 +114,12 @@ def columns(values: np.ndarray, case: Case) -> np.ndarray:
 # Training
 
 
-def test_training_is_finite_and_so_are_the_densities_of_what_was_learned(subject):
+def test_losses_and_densities_are_finite(subject):
     case, regressor = subject
     for epoch in regressor.history_:
         assert all(np.isfinite(loss) for loss in epoch.values())
     x, y = case.data()
-    assert np.isfinite(regressor.log_prob(x[:40], y[:40])).all()
+    assert np.isfinite(regressor.log_prob(x[:4], y[:4])).all()  # the first are at the bounds
 
 
 @pytest.mark.parametrize("kind", ["energy", "mixture"])
@@ -139,12 +140,12 @@ def test_the_targets_are_left_as_they_were(name, kind):
 
 def test_bounds_make_an_exponential_likelier():
     r = np.random.default_rng(4)
-    x = r.uniform(0.5, 2, size=(500, 1))
+    x = r.uniform(0.5, 2, size=(300, 1))
     y = r.exponential(x[:, 0])
-    x_test = r.uniform(0.5, 2, size=(400, 1))
+    x_test = r.uniform(0.5, 2, size=(100, 1))
     y_test = r.exponential(x_test[:, 0])
     best = (-np.log(x_test[:, 0]) - y_test / x_test[:, 0]).mean()
-    settings = {"n_components": 4, "width": 32, "max_iter": 20, "random_state": 0, "verbose": False}
+    settings = {**QUICK, "width": 16, "max_iter": 12, "learning_rate": 1e-2}
     for kind in (EnergyRegressor, MixtureDensityRegressor):
         with_bounds, without = (
             kind(bounds=bounds, **settings).fit(x, y).log_prob(x_test, y_test).mean()
@@ -155,52 +156,48 @@ def test_bounds_make_an_exponential_likelier():
 
 
 @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
-def test_mass_piles_up_at_the_ends_where_the_data_do(kind):
-    x, y = CASES["beta"].data(500)
-    regressor = kind(bounds=(0, 1), n_components=4, width=32, max_iter=30, random_state=0, verbose=False).fit(
-        x, y
-    )
-    dist = regressor.predict_distribution(x[:60])
+def test_mass_is_high_at_the_bounds_where_the_data_are(kind):
+    x, y = CASES["beta"].data(400)
+    settings = {**QUICK, "n_components": 4, "width": 16, "max_iter": 20, "learning_rate": 5e-3}
+    dist = kind(bounds=(0, 1), **settings).fit(x, y).predict_distribution(x[:30])
     for a, b in ((0, 0.1), (0.1, 0.5), (0.5, 0.9), (0.9, 1.0)):
-        mass = (dist.cdf(np.full(60, b)) - dist.cdf(np.full(60, a))).mean()
+        mass = (dist.cdf(np.full(30, b)) - dist.cdf(np.full(30, a))).mean()
         assert abs(mass - ((y > a) & (y <= b)).mean()) < 0.09
 
 
 @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
-def test_ends_far_from_the_data_change_little(kind):
+def test_bounds_far_from_the_data_change_little(kind):
     r = np.random.default_rng(5)
     x = r.normal(size=(200, 1))
     y = 2 * x[:, 0] + r.normal(size=200)
-    settings = {"n_components": 4, "width": 24, "max_iter": 10, "random_state": 0, "verbose": False}
+    settings = {**QUICK, "n_components": 4, "width": 16, "max_iter": 8, "learning_rate": 1e-2}
     near, *others = (
-        kind(bounds=bounds, **settings).fit(x, y).predict_distribution(x[:50])
+        kind(bounds=bounds, **settings).fit(x, y).predict_distribution(x[:20])
         for bounds in (None, (-1e6, 1e6), (-3e3, None))
     )
     for far in others:
-        assert abs(near.log_prob(y[:50]).mean() - far.log_prob(y[:50]).mean()) < 0.1
+        assert abs(near.log_prob(y[:20]).mean() - far.log_prob(y[:20]).mean()) < 0.1
         assert (np.abs(near.mean - far.mean) < 0.5 * near.stddev).all()
         assert (far.stddev < 2 * near.stddev).all()
 
 
-# Nothing beyond the ends
+# Nothing outside the bounds
 
 
 def test_nothing_lies_outside(subject):
     case, regressor = subject
-    x, _ = case.data(6, seed=1)
+    x, _ = case.data(3, seed=1)
     x[0] = 30.0  # far from the data
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such a row may well be rough
         dist = regressor.predict_distribution(x)
         answers = [
             dist.mean,
-            regressor.predict(x),
             dist.sample(300, random_state=0),
             dist.quantile([1e-15, 1e-6, 0.5, 1 - 1e-6, 1 - 1e-15]),
             np.moveaxis(dist.interval(0.999), 1, 0),
-            np.moveaxis(regressor.predict_quantiles(x), 1, 0),
-            *(mode.locations for mode in dist[:2].modes()),
-            *(dist[:3].highest_density_region(0.99).intervals or ()),
+            *(mode.locations for mode in dist.modes()),
+            *(dist.highest_density_region(0.99).intervals or ()),
         ]
         dist.expectation(lambda y: answers.append(y) or y)
     for values in answers:
@@ -209,9 +206,9 @@ def test_nothing_lies_outside(subject):
         assert ((values >= case.low) & (values <= case.high)).all()
 
 
-def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subject):
+def test_bounds_are_included_and_targets_outside_have_no_density(subject):
     case, regressor = subject
-    x, _ = case.data(5, seed=1)
+    x, _ = case.data(3, seed=1)
     dist = regressor.predict_distribution(x)
     middle = columns(dist.quantile(0.5), case)
     for d in range(len(case.low)):
@@ -238,10 +235,10 @@ def test_the_ends_belong_to_the_range_and_what_lies_beyond_has_no_density(subjec
 
 @pytest.mark.filterwarnings("ignore:quantiles at a level:ebreg.errors.TrustWarning")
 @pytest.mark.parametrize("D", [1, 2])
-def test_rounding_moves_no_end_in_any_units(D):
-    # There and back to standard units an end may move by its last digit: not in an answer, not in a proposal.
+def test_rounding_moves_no_bound_in_any_units(D):
+    # Converted to standard units and back, a bound may move by its last digit; no prediction may.
     r = np.random.default_rng(6)
-    for _ in range(20):
+    for _ in range(10):
         low = torch.from_numpy(r.normal(size=D) * 10.0 ** r.integers(-3, 4))
         high = low + torch.from_numpy(r.exponential(size=D) + 0.1)
         y = low + (high - low) * torch.from_numpy(r.beta(0.5, 0.5, (50, D)))
@@ -261,7 +258,7 @@ def test_rounding_moves_no_end_in_any_units(D):
 
 def test_all_the_mass_lies_inside(subject):
     case, regressor = subject
-    x, _ = case.data(4, seed=2)
+    x, _ = case.data(3, seed=2)
     dist = regressor.predict_distribution(x)
     assert np.allclose(
         dist.cdf(np.full(dist.mean.shape, case.high if len(case.high) > 1 else case.high[0])), 1
@@ -271,12 +268,12 @@ def test_all_the_mass_lies_inside(subject):
     ends = dist.icdf([1e-10, 1 - 1e-10])
     low = np.where(np.isfinite(case.low), case.low, ends[0])
     high = np.where(np.isfinite(case.high), case.high, ends[1])
-    edges = low + (high - low) * np.sin(np.linspace(0, 0.5 * np.pi, 20001)[:, None]) ** 2
+    edges = low + (high - low) * np.sin(np.linspace(0, 0.5 * np.pi, 4001)[:, None]) ** 2
     density = np.exp(dist.log_prob(0.5 * (edges[1:] + edges[:-1])))
     np.testing.assert_allclose((density * np.diff(edges, axis=0)).sum(axis=0), 1, atol=1e-3)
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize("kind", ["energy", "mixture"])
@@ -291,8 +288,8 @@ def test_all_the_mass_lies_inside(subject):
             r"y must lie within bounds, which are 0 to inf; got -0\.5 in row 7 \(1 such",
         ),
         ("mirrored", 3, 0, 1e-9, r"bounds, which are -inf to 0; got 1e-09 in row 3"),
-        ("two targets, ends apart", 9, 1, 1.25, r"which are -inf to 1; got 1\.25 in row 9"),
-        ("two targets, ends apart", 0, 0, -3.0, r"which are 0 to inf; got -3 in row 0"),
+        ("two targets, different bounds", 9, 1, 1.25, r"which are -inf to 1; got 1\.25 in row 9"),
+        ("two targets, different bounds", 0, 0, -3.0, r"which are 0 to inf; got -3 in row 0"),
     ],
 )
 def test_a_target_outside_is_refused_by_row_and_value(kind, name, row, column, value, message):
@@ -320,7 +317,7 @@ def test_a_target_outside_is_refused_by_row_and_value(kind, name, row, column, v
         ([(0, 1), 3], "bounds must be a pair"),
     ],
 )
-def test_bounds_that_are_none_are_refused(bounds, message):
+def test_bounds_that_make_no_sense_are_refused(bounds, message):
     x, y = CASES["two targets, one pair"].data(20)
     with pytest.raises(ValueError, match=message):
         KINDS["energy"](bounds=bounds).fit(x, y)

@@ -1,11 +1,14 @@
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ebreg import __version__
 from ebreg.cli import main
+from ebreg.errors import CheckpointError, TrainingError, UndefinedError
 
 
 def test_version(capsys):
@@ -37,7 +40,7 @@ def test_demo_measures_and_never_overwrites(tmp_path: Path, capsys):
     ],
 )
 def test_a_mistake_ends_in_a_sentence(arguments: list[str], message: str, capsys, tmp_path: Path):
-    assert main(["demo", "--quiet", "--out", str(tmp_path), *arguments]) == 1
+    assert main(["demo", "--quiet", "--out", str(tmp_path), *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("ebreg: ")
     assert message in captured.err
@@ -47,5 +50,54 @@ def test_a_mistake_ends_in_a_sentence(arguments: list[str], message: str, capsys
 def test_a_folder_that_is_a_file_is_refused_before_the_training(tmp_path: Path, capsys):
     file = tmp_path / "file"
     file.write_text("mine")
-    assert main(["demo", "--quiet", "--epochs", "1", "--out", str(file)]) == 1
+    assert main(["demo", "--quiet", "--epochs", "1", "--out", str(file)]) == 2
     assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ValueError("a mistake"), 2),
+        (FileNotFoundError("nowhere"), 2),
+        (CheckpointError("another model"), 2),
+        (TrainingError("diverged"), 1),
+        (UndefinedError("not finite"), 1),
+        (MemoryError(), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_exit_codes(error: BaseException, code: int, monkeypatch, capsys):
+    def fail(*args: object, **settings: object) -> None:
+        raise error
+
+    monkeypatch.setattr("ebreg.experiments.demo.run", fail)
+    assert main(["demo"]) == code
+    assert capsys.readouterr().err.startswith("ebreg: ")
+
+
+def test_another_error_is_not_hidden(monkeypatch):
+    def fail(*args: object, **settings: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("ebreg.experiments.demo.run", fail)
+    with pytest.raises(RuntimeError, match="a bug"):
+        main(["demo"])
+
+
+def test_sigterm_unwinds(monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(
+        "ebreg.experiments.demo.run", lambda *args, **settings: signal.raise_signal(signal.SIGTERM)
+    )
+    with pytest.raises(SystemExit) as exit_info:
+        main(["demo"])
+    assert exit_info.value.code == 128 + signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_commands_run_in_other_threads(tmp_path: Path):
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(main(["data", "list"])))
+    thread.start()
+    thread.join()
+    assert codes == [0]

@@ -1,76 +1,56 @@
-"""Every line of code that a reader is shown runs, and prints what the page says it prints.
+"""The code of every page and every example runs, and prints what the page says.
 
-All blocks of a page run in one process, in a folder of their own, with warnings as errors. A comment that
+All blocks of a page run as one script, in a folder of its own, with warnings as errors. A comment that
 begins with an arrow, as in ``print(a.shape)  # -> (3,)``, is the exact output of its line, and compared.
 """
 
-import contextlib
-import multiprocessing
-import os
 import re
 import runpy
 import sys
-import traceback
-import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-HOWTO = sorted((ROOT / "docs" / "howto").glob("*.md"))
-PAGES = [ROOT / "README.md", *(ROOT / "docs" / name for name in ("getting-started.md", "images.md")), *HOWTO]
+HOWTO = sorted((DOCS / "howto").glob("*.md"))
+PAGES = [
+    ROOT / "README.md",
+    *(DOCS / f"{name}.md" for name in ("getting-started", "images", "reproduce")),
+    *HOWTO,
+]
 
-# What a page says, and what runs in its place where the real thing takes long and shows nothing more.
-SHORTER = {
-    "README.md": {
-        "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=20)",
-        "import EnergyModel,": "import EnergyModel, TrainingConfig,",
-        "(methods.JointNCE(model), data)": "(methods.JointNCE(model), data, config=TrainingConfig(epochs=1))",
-    },
+# What a page shows, and what runs instead if the former takes long and tests nothing more.
+QUICKER = {
+    "README.md": {"EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=20)"},
     "getting-started.md": {
-        "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=20)",
-        "MixtureDensityRegressor(random_state=0)": "MixtureDensityRegressor(random_state=0, max_iter=5)",
+        "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=12)",
+        "MixtureDensityRegressor(random_state=0)": "MixtureDensityRegressor(random_state=0, max_iter=2)",
     },
     "scikit-learn.md": {"n_jobs=2": "n_jobs=1"},  # other processes import everything again
 }
 
-# A process that has imported what takes long and computed nothing; pages run in forks of it.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(
-    ["torch._dynamo", "sklearn.model_selection", "matplotlib.pyplot", "pandas", "ebreg.loading"]
-)
 
-
-def execute(path: Path, folder: Path) -> None:
-    """Run a file in this process, which is a child of the server; what it prints goes to files."""
-    import matplotlib
-    import torch
-
-    matplotlib.use("Agg")
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs a script in a folder of its own and returns what it printed."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    n_threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    os.chdir(folder)
-    sys.argv = [str(path)]
-    warnings.simplefilter("error")
-    with (
-        open(folder / "printed", "w") as printed,
-        open(folder / "errors", "w") as errors,
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(errors),
-    ):
-        try:
-            runpy.run_path(str(path), run_name="__main__")
-        except BaseException:
-            traceback.print_exc()
-            sys.exit(1)
 
+    def script(path: Path) -> str:
+        monkeypatch.setattr(sys, "argv", [str(path)])
+        runpy.run_path(str(path), run_name="__main__")
+        return capsys.readouterr().out
 
-def run(path: Path, folder: Path) -> str:
-    process = SERVER.Process(target=execute, args=(path, folder))
-    process.start()
-    process.join()
-    assert process.exitcode == 0, (folder / "errors").read_text()
-    return (folder / "printed").read_text()
+    with torch.random.fork_rng(devices=[]):
+        yield script
+    torch.set_num_threads(n_threads)
+    pyplot.close("all")
 
 
 def python_blocks(path: Path) -> list[str]:
@@ -82,22 +62,24 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_runs(path: Path, tmp_path: Path):
-    assert not re.search(r"\bnan\b", run(path, tmp_path))
+def test_example_runs(path: Path, run):
+    printed = run(path)
+    assert printed
+    assert not re.search(r"\bnan\b", printed)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path):
+def test_page_runs_and_prints_what_it_says(page: Path, run, tmp_path: Path):
     code = "\n".join(python_blocks(page))
     expected = re.findall(r"# -> (.*)$", code, flags=re.MULTILINE)
-    for shown, quick in SHORTER.get(page.name, {}).items():
+    for shown, quick in QUICKER.get(page.name, {}).items():
         assert shown in code
         code = code.replace(shown, quick)
     script = tmp_path / "page.py"
     script.write_text(code)
-    printed = iter(run(script, tmp_path).splitlines())
+    printed = iter(run(script).splitlines())
     for line in expected:
-        assert line in printed, f"{page.name} does not print {line!r} after what came before"
+        assert line in printed, f"{page.name} does not print {line!r} after the lines before it"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -107,9 +89,18 @@ def test_page_has_code_that_prints(page: Path):
     assert page.read_text().count("```python") == len(python_blocks(page)) > 0
 
 
-def test_every_page_is_in_the_table_of_contents():
-    entries = re.findall(r"^\s*([\w/-]+)$", (ROOT / "docs" / "index.md").read_text(), flags=re.MULTILINE)
-    pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
-    names = {page.with_suffix("").as_posix() for page in pages if "_build" not in page.parts}
-    assert names - {"index"} <= set(entries)
-    assert len(HOWTO) >= 8
+def test_every_page_is_in_a_table_of_contents():
+    entries = set()
+    for index in (DOCS / "index.md", DOCS / "reference" / "index.md"):
+        names = re.findall(r"^([\w/-]+)$", index.read_text(), flags=re.MULTILINE)
+        entries |= {(index.parent / name).relative_to(DOCS).as_posix() for name in names}
+    pages = {page.relative_to(DOCS).with_suffix("") for page in DOCS.rglob("*.md")}
+    names = {page.as_posix() for page in pages if "_build" not in page.parts}
+    assert names - {"index"} <= entries
+
+
+def test_every_public_package_has_a_reference_page():
+    packages = [path.parent for path in (ROOT / "src" / "ebreg").glob("*/__init__.py")]
+    modules = [path for path in (ROOT / "src" / "ebreg").glob("*.py") if not path.name.startswith("_")]
+    names = {path.stem for path in [*packages, *modules] if not path.name.startswith("_")} - {"cli"}
+    assert names <= {page.stem for page in (DOCS / "reference").glob("*.md")}

@@ -25,7 +25,7 @@ from ebreg.datasets.images import (
     read_png_folder,
     write_hdf5,
 )
-from ebreg.datasets.images.pixels import Held, held
+from ebreg.datasets.images.pixels import SubsetInMemory, load_into_memory
 
 STEERING, CELLS, HEAD_POSE = (IMAGE_TASKS[name] for name in ("steering", "cells", "head-pose"))
 
@@ -54,7 +54,7 @@ def cut(path: Path, share: float = 0.6) -> Path:
     return path
 
 
-@pytest.fixture(params=["memory", "hdf5", "chunks", "png", "held"])
+@pytest.fixture(params=["memory", "hdf5", "chunks", "png", "subset"])
 def source(request, tmp_path: Path):
     """Every kind of source, of the same 140 grey images."""
     pixels = images(140, channels=1)
@@ -67,7 +67,7 @@ def source(request, tmp_path: Path):
         chunks = (7, 1, 6, 6) if request.param == "chunks" else None
         file.create_dataset("a", data=pixels, chunks=chunks, compression="gzip" if chunks else None)
     found = HDF5Pixels(path, "a")
-    return Held(found, np.arange(140)) if request.param == "held" else found
+    return SubsetInMemory(found, np.arange(140)) if request.param == "subset" else found
 
 
 class TestSources:
@@ -114,18 +114,18 @@ class TestSources:
     def test_what_is_large_stays_on_disk_and_what_is_not_used_too(self, tmp_path: Path, monkeypatch):
         source = HDF5Pixels(write_any_hdf5(tmp_path / "a.h5", a=images(10)), "a")
         rows = np.array([2, 5, 6])
-        small = held(source, rows)
-        assert isinstance(small, Held)
+        small = load_into_memory(source, rows)
+        assert isinstance(small, SubsetInMemory)
         assert np.array_equal(small.take(np.array([6, 2, 6])), images(10)[[6, 2, 6]])
-        with pytest.raises(IndexError, match="image 3 is not among those held"):
+        with pytest.raises(IndexError, match="image 3 is not in memory"):
             small.take(np.array([2, 3]))
-        assert held(source, rows, on_disk=True) is source
+        assert load_into_memory(source, rows, on_disk=True) is source
         monkeypatch.setattr("ebreg.datasets.images.pixels.LARGEST_IN_MEMORY", 3 * images(1).nbytes - 1)
-        assert held(source, rows) is source
-        assert isinstance(held(source, rows[:2]), Held)
-        assert isinstance(held(source, rows, on_disk=False), Held)
+        assert load_into_memory(source, rows) is source
+        assert isinstance(load_into_memory(source, rows[:2]), SubsetInMemory)
+        assert isinstance(load_into_memory(source, rows, on_disk=False), SubsetInMemory)
         array = InMemory(images(10))
-        assert held(array, rows) is array
+        assert load_into_memory(array, rows) is array
 
     @pytest.mark.parametrize(
         ("array", "message"),
@@ -274,7 +274,11 @@ GREY = images(4, channels=1)
 
 # The task, what is made in a folder, and a part of the sentence.
 BAD_FILES = {
-    "no such file": ("steering", lambda folder: folder / "bad.h5", "is not there: give SteeringAngle_64x64"),
+    "no such file": (
+        "steering",
+        lambda folder: folder / "bad.h5",
+        "does not exist: give SteeringAngle_64x64",
+    ),
     "an empty folder": ("steering", lambda folder: folder, r"must hold SteeringAngle_64x64\.h5, and"),
     "one file of two": (
         "head-pose",
@@ -282,13 +286,13 @@ BAD_FILES = {
         r"and BIWI_train\.npz and",
     ),
     "a folder without cells": ("cells", lambda folder: folder, r"or PNG files named <id>_<count>\.0\.png"),
-    "not an HDF5": ("steering", text("bad.h5"), "must be an HDF5 file, and is truncated or none at all"),
+    "not an HDF5": ("steering", text("bad.h5"), "is truncated or not an HDF5 file"),
     "a truncated HDF5": (
         "steering",
         lambda folder: cut(hdf5_of(images=images(40), labels=zeros(40))(folder)),
-        "must be an HDF5 file, and is truncated",
+        "is truncated or not an HDF5 file",
     ),
-    "a damaged HDF5": ("steering", damaged_chunks, "images 0 to 3 cannot be read .* get it again"),
+    "a damaged HDF5": ("steering", damaged_chunks, "images 0 to 3 cannot be read .* download it again"),
     "keys of another task": (
         "cells",
         hdf5_of(images=GREY, labels=zeros(4)),
@@ -349,11 +353,11 @@ BAD_FILES = {
         "from 1 to 60 years, found none",
     ),
     "one row": ("steering", hdf5_of(images=images(1), labels=zeros(1)), "at least 2 rows, found 1"),
-    "not an npz": ("head-pose", text("bad.npz"), "must be an npz file, and is truncated or none at all"),
+    "not an npz": ("head-pose", text("bad.npz"), "is truncated or not an npz file"),
     "a truncated npz": (
         "head-pose",
         lambda folder: cut(npz_of(image=PICTURES, pose=POSES)(folder)),
-        "must be an npz file, and is truncated",
+        "is truncated or not an npz file",
     ),
     "a damaged npz": ("head-pose", damaged_npz, "npz file of plain arrays, and cannot be read"),
     "a pickle in an npz": (
@@ -428,7 +432,7 @@ BAD_FILES = {
     "a name without a count": (
         "cells",
         a_png(lambda folder: (folder / "002_3.0.png").rename(folder / "two.png")),
-        r"two\.png must be named <id>_<count>\.0\.png, and holds no count \(1 such files",
+        r"two\.png must be named <id>_<count>\.0\.png, and its name has no count \(1 such files",
     ),
     "a PNG that is none": ("cells", a_png(lambda folder: text("001_2.0.png")(folder)), "must be a PNG image"),
     "half a PNG": (
@@ -486,7 +490,7 @@ class TestWriter:
 
     def test_what_is_there_is_never_replaced(self, tmp_path: Path):
         path = text("mine.h5")(tmp_path)
-        with pytest.raises(FileExistsError, match=r"mine\.h5 exists and is left as it is"):
+        with pytest.raises(FileExistsError, match=r"mine\.h5 exists and is not overwritten"):
             write_hdf5(path, images(2), [1, 2], STEERING)
 
         class Late(InMemory):
@@ -494,7 +498,7 @@ class TestWriter:
                 text("late.h5")(tmp_path)  # by somebody else, while we write
                 return super().take(index)
 
-        with pytest.raises(FileExistsError, match="exists and is left"):
+        with pytest.raises(FileExistsError, match="exists and is not overwritten"):
             write_hdf5(tmp_path / "late.h5", Late(images(2)), [1, 2], STEERING)
         assert {file.name for file in tmp_path.iterdir()} == {"mine.h5", "late.h5"}
         assert all(file.read_text() == "something else" for file in tmp_path.iterdir())
@@ -547,5 +551,5 @@ class TestWriter:
         assert list(tmp_path.iterdir()) == []
 
     def test_a_folder_that_is_not_there(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="nowhere must be a folder that exists"):
+        with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
             write_hdf5(tmp_path / "nowhere" / "a.h5", images(2), [1, 2], STEERING)

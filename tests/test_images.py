@@ -152,7 +152,7 @@ class TestEveryTask:
         assert all((task.title, task.target, task.unit, task.source, task.licence, task.files))
         assert task.split in SPLITS
         assert max(task.n_targets) == len(task.target_names)
-        assert task.limits[0] <= task.low < task.high <= task.limits[1]
+        assert task.valid_range[0] <= task.low < task.high <= task.valid_range[1]
         with pytest.raises(FrozenInstanceError):
             task.low = 0
 
@@ -236,12 +236,12 @@ class TestSplits:
 
     def test_what_is_held_out_is_as_new_as_the_test(self, tmp_path: Path):
         split = load("head-pose", poses(tmp_path / "a.npz"), seed=3)
-        rest, held_out = split.hold_out()
+        rest, held_out = split.validation_split()
         assert sorted([*rest, *held_out]) == list(range(32))
         assert set(split.train.groups[rest]) & set(split.train.groups[held_out]) == set()
         cells = write_task("cells", tmp_path)
-        assert load("cells", cells, "time").hold_out()[1].tolist() == list(range(25, 32))
-        drawn = load("cells", cells).hold_out()[1]
+        assert load("cells", cells, "time").validation_split()[1].tolist() == list(range(25, 32))
+        drawn = load("cells", cells).validation_split()[1]
         assert len(drawn) == 4
         assert drawn.tolist() != list(range(16, 20))
 
@@ -288,7 +288,7 @@ class TestSplits:
 
     def test_two_files_that_do_not_belong_together(self, tmp_path: Path):
         poses(write_task("head-pose", tmp_path) / "BIWI_test.npz")
-        with pytest.raises(ValueError, match="must have as many targets, found 3 and 2"):
+        with pytest.raises(ValueError, match="must have the same number of targets, found 3 and 2"):
             load("head-pose", tmp_path)
 
 
@@ -447,7 +447,7 @@ class TestCommand:
         assert "100% whole numbers, 50% shared with other rows, 60 distinct, most often 1 (2%)" in text
 
     def test_a_mistake_is_raised_for_the_caller(self, tmp_path: Path):
-        with pytest.raises(FileNotFoundError, match="is not there"):
+        with pytest.raises(FileNotFoundError, match="does not exist"):
             self.run("check", "age", str(tmp_path / "nowhere"))
         with pytest.raises(ValueError, match="a task of images must be one of"):
             self.run("check", "mine", str(tmp_path))

@@ -10,7 +10,7 @@ from ebreg.networks import (
     MLP,
     NETWORKS,
     MixtureHead,
-    Parts,
+    Networks,
     image_heads,
     paper_1d,
     smooth_heads,
@@ -40,12 +40,12 @@ FAMILY = {
 
 
 @pytest.fixture(params=NETWORKS)
-def member(request) -> tuple[Parts, int, int]:
+def member(request) -> tuple[Networks, int, int]:
     build, C, D = FAMILY[request.param]
     return seeded(build), C, D
 
 
-def modules(parts: Parts) -> nn.ModuleDict:
+def modules(parts: Networks) -> nn.ModuleDict:
     return nn.ModuleDict({"backbone": parts.backbone, "energy": parts.energy, "mixture": parts.mixture})
 
 

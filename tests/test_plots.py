@@ -1,4 +1,3 @@
-import subprocess
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
@@ -326,18 +325,18 @@ class TestPredictions:
             (lambda p: plots.fan(p[:1], GRID[:1]), r"at least 2 rows .* plots\.row\(dist\)"),
             (
                 lambda p: plots.fan(p, levels=(0.5, 1.0)),
-                r"levels must be numbers in \(0, 1\).*got \[0\.5, 1\.0\]",
+                r"levels must lie in \(0, 1\), got \[0\.5, 1\.0\]",
             ),
             (
                 lambda p: plots.fan(p, levels=()),
-                r"levels must be numbers in \(0, 1\), at least one; got \[\]",
+                r"levels must hold at least one number in \(0, 1\)",
             ),
             (lambda p: plots.row(p, 40), "i must be a row of dist, at most 39; got 40"),
             (lambda p: plots.row(p, -41), "i must be at least -40, got -41"),
-            (lambda p: plots.row(p, mass=1), r"mass must be numbers in \(0, 1\)"),
+            (lambda p: plots.row(p, mass=1), r"mass must lie in \(0, 1\)"),
             (
                 lambda p: plots.row(p, y=GRID),
-                "y must have as many values as there are rows in the picture, 1; got 40",
+                "y must have as many values as rows in the plot, 1; got 40",
             ),
             (
                 lambda p: plots.pit_histogram(p, GRID[:9]),
@@ -345,7 +344,7 @@ class TestPredictions:
             ),
             (lambda p: plots.pit_histogram(p, GRID, bins=1), "bins must be at least 2, got 1"),
             (lambda p: plots.calibration(p, GRID * np.inf), "y must be finite, got -inf at index 0"),
-            (lambda p: plots.calibration(p, GRID, levels=[0.0]), r"levels must be numbers in \(0, 1\)"),
+            (lambda p: plots.calibration(p, GRID, levels=[0.0]), r"levels must lie in \(0, 1\)"),
         ],
     )
     def test_bad_arguments(self, draw, message):
@@ -493,7 +492,7 @@ class TestExamples:
             (images[0], {}, r"shape \(n, C, H, W\)"),
             (images, {"y": [1.0, 2.0]}, r"y must be finite and have shape \(3, 1\)"),
             (images, {"y": [1.0, 2.0, np.nan]}, "y must be finite"),
-            (images, {"names": ["a", "b"]}, "names must be those of the 1 targets"),
+            (images, {"names": ["a", "b"]}, "names must have one name for each of the 1 targets"),
         ],
     )
     def test_what_does_not_fit_is_refused(self, images, options, message):
@@ -712,8 +711,3 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, draw):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install ebreg\[plots\]"):
         draw()
-
-
-def test_importing_plots_does_not_import_matplotlib():
-    check = "import sys, ebreg.plots; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0

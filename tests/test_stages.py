@@ -1,10 +1,6 @@
-"""The first epochs of a training: backbones that rest, mixtures that begin alone; and changed examples."""
+"""The first epochs of a training: frozen backbones, the mixture alone; and data augmentation."""
 
 import copy
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +10,10 @@ from torch import Tensor, nn
 
 from ebreg import methods, networks
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.saving import checkpoints
 from ebreg.training import fit
 from ebreg.training.batches import Augmented, TensorData
 from ebreg.training.config import TrainingConfig
-from ebreg.training.frozen_features import Embedding, backbones_of
+from ebreg.training.frozen_features import FrozenFeatures, backbones_of
 from support import KilledError, kill_after
 
 CONFIG = TrainingConfig(epochs=3, batch_size=16, learning_rate=1e-2, frozen_epochs=2)
@@ -93,17 +88,17 @@ class TestFrozen:
 
     def test_features_are_computed_once(self, name: str):
         method = method_of(name)
-        fit(method, images(40), images(10, seed=1), replace(CONFIG, epochs=2), progress=False)
-        assert [backbone.n_rows for backbone in backbones_of(method)] == [50] * len(backbones_of(method))
+        fit(method, images(40), images(3, seed=1), replace(CONFIG, epochs=2), progress=False)
+        assert [backbone.n_rows for backbone in backbones_of(method)] == [43] * len(backbones_of(method))
 
     def test_it_is_the_training_of_heads_on_features(self, name: str):
-        method, x_y, validation = method_of(name), images(), images(10, seed=1)
+        method, x_y, validation = method_of(name), images(20), images(3, seed=1)
         config = replace(CONFIG, epochs=2)
-        embedding = Embedding(method, 7)
-        features, same = embedding.of(TensorData(*x_y)), embedding.of(TensorData(*validation))
+        frozen = FrozenFeatures(method, 7)
+        features, same = frozen.of(TensorData(*x_y)), frozen.of(TensorData(*validation))
         heads = method_of(name)
         result = fit(method, x_y, validation, config, progress=False)
-        with embedding.as_inputs(heads):
+        with frozen.as_inputs(heads):
             alone = fit(heads, features, same, replace(config, frozen_epochs=0), progress=False)
         for one, other in zip(result.history, alone.history, strict=True):
             assert one == pytest.approx(other, rel=1e-5)
@@ -131,7 +126,7 @@ class TestFrozen:
 def test_features_are_known_by_what_they_are_of():
     # Else a training on features could not be resumed on a processor that rounds otherwise.
     data = TensorData(*images())
-    one, other = (Embedding(method_of("joint-nce", seed), 7).of(data) for seed in (0, 1))
+    one, other = (FrozenFeatures(method_of("joint-nce", seed), 7).of(data) for seed in (0, 1))
     assert not torch.equal(one.x, other.x)
     assert one.checksum == other.checksum == data.checksum
 
@@ -143,7 +138,7 @@ def test_what_was_frozen_before_stays_so():
     assert not any(p.requires_grad for p in method.model.backbone.parameters())
 
 
-class TestOpening:
+class TestFirstStage:
     config = replace(CONFIG, epochs=2, frozen_epochs=0, mixture_epochs=1, averaging=None)
 
     def first_epoch(self, method: methods.Method) -> tuple[set[str], dict[str, float]]:
@@ -159,7 +154,7 @@ class TestOpening:
         return moved[0] & {each for each, _ in method.named_parameters()}, result.history[0]
 
     def test_it_is_not_all_there_is(self):
-        with pytest.raises(ValueError, match="for 2 of 2 epochs the energy never learns"):
+        with pytest.raises(ValueError, match="for 2 of 2 epochs the energy is never trained"):
             replace(self.config, mixture_epochs=2)
 
     @pytest.mark.parametrize("name", ["joint-nce", "joint-mle"])
@@ -179,7 +174,7 @@ class TestOpening:
     @pytest.mark.parametrize("name", ["fixed-nce", "fixed-mle", "mdn-nll"])
     def test_the_others_have_none(self, name: str):
         method = method_of(name)
-        assert method.opening() is method
+        assert method.first_stage() is method
 
     @pytest.mark.parametrize("name", NAMES)
     def test_then_the_method_goes_on(self, name: str):
@@ -221,79 +216,25 @@ class TestAugmentation:
         assert method.model.backbone.n_rows == 80
 
 
-def train_for_comparison(checkpoint: str, last: int = 4) -> tuple[list[dict[str, float]], dict[str, Tensor]]:
-    # Each kind of stage once: alone and frozen, frozen, all with batch-norm in training mode.
-    method = method_of("joint-nce", dropout=0.0).double()
-    config = replace(CONFIG, epochs=4, mixture_epochs=1, averaging=None)
-    data = Augmented(images(), Shift())
-
-    def die(epoch: int) -> None:
-        if epoch > last:
-            os._exit(1)
-
-    result = fit(
-        method,
-        data,
-        images(9, seed=1),
-        config,
-        checkpoint=checkpoint,
-        resume=True,
-        progress=False,
-        after_epoch=die,
-    )
-    return result.history, method.state_dict()
+RESUMED = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
 
 
-WORKER = textwrap.dedent(
-    """
-    import os, sys, torch
-    sys.path.insert(0, {tests!r})
-    torch.set_num_threads(1)
-    from test_stages import train_for_comparison
-    history, state = train_for_comparison({checkpoint!r}, int(sys.argv[1]))
-    if os.environ["RANK"] == "0":
-        torch.save({{"history": history, "state": state}}, {out!r})
-    """
-)
-
-
-def test_two_processes_train_like_one_also_after_a_crash(tmp_path: Path):
-    history, expected = train_for_comparison(str(tmp_path / "one.safetensors"))
-    script, out, checkpoint = (tmp_path / name for name in ("worker.py", "out.pt", "two.safetensors"))
-    script.write_text(
-        WORKER.format(tests=str(Path(__file__).parent), checkpoint=str(checkpoint), out=str(out))
-    )
-
-    def train(last: int) -> subprocess.CompletedProcess:
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(
-            [*command, str(script), str(last)], capture_output=True, text=True, env=environment
-        )
-
-    assert train(2).returncode != 0
-    assert checkpoints.read(checkpoint)[1]["progress"]["epoch"] == 2
-    done = train(4)
-    assert done.returncode == 0, done.stderr
-    two = torch.load(out)
-    for one_epoch, same_epoch in zip(history, two["history"], strict=True):
-        assert one_epoch == pytest.approx(same_epoch, rel=1e-9)
-    assert list(two["state"]) == list(expected)
-    for name, value in expected.items():
-        torch.testing.assert_close(value, two["state"][name], rtol=1e-7, atol=1e-9, msg=name)
+@pytest.fixture(scope="module")
+def whole() -> dict[str, Tensor]:
+    """The weights of a training that is not stopped."""
+    method = method_of("mdn-teacher")
+    fit(method, images(), config=RESUMED, progress=False)
+    return method.state_dict()
 
 
 @pytest.mark.parametrize("step", [1, 4, 7, 10])
-def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int):
-    config = replace(CONFIG, epochs=4, mixture_epochs=1, checkpoint_every=1)
-    whole = method_of("mdn-teacher")
-    fit(whole, images(), config=config, progress=False)
+def test_a_run_stopped_in_any_stage_resumes_to_the_same_bits(tmp_path: Path, monkeypatch, step: int, whole):
     path = tmp_path / "run.safetensors"
     kill_after(monkeypatch, step)
     with pytest.raises(KilledError):
-        fit(method_of("mdn-teacher"), images(), config=config, checkpoint=path, progress=False)
+        fit(method_of("mdn-teacher"), images(), config=RESUMED, checkpoint=path, progress=False)
     monkeypatch.undo()
     resumed = method_of("mdn-teacher", seed=9)
-    fit(resumed, images(), config=config, checkpoint=path, resume=True, progress=False)
-    for name, value in whole.state_dict().items():
+    fit(resumed, images(), config=RESUMED, checkpoint=path, resume=True, progress=False)
+    for name, value in whole.items():
         assert torch.equal(value, resumed.state_dict()[name]), name

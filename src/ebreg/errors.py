@@ -1,8 +1,8 @@
-"""Errors that are the program's answer, not its failure: the message says what is wrong and what to do."""
+"""Errors and warnings of ebreg: each message says what is wrong and what to do."""
 
 
 class EbregError(RuntimeError):
-    """Base of the library's own errors."""
+    """Base class of the errors of ebreg."""
 
 
 class CheckpointError(EbregError):
@@ -10,11 +10,11 @@ class CheckpointError(EbregError):
 
 
 class TrainingError(EbregError):
-    """A training that cannot go on."""
+    """A training that cannot continue."""
 
 
 class UndefinedError(EbregError, ValueError):
-    """A question that has no answer, because the numbers behind it are not finite."""
+    """A result that is undefined, because its inputs are not finite."""
 
 
 class ModelFileError(EbregError):
@@ -22,8 +22,8 @@ class ModelFileError(EbregError):
 
 
 class TrustWarning(UserWarning):
-    """Answers that are rougher than they look."""
+    """Predictions that are less accurate than requested."""
 
 
 class TiesWarning(UserWarning):
-    """Targets that repeat each other, for which a likelihood means little."""
+    """Targets with many equal values, for which a likelihood is hard to interpret."""

@@ -1,12 +1,12 @@
-r"""Self-normalised importance sampling: what draws from the proposal say about the model (Section 3.2.2).
+r"""Self-normalised importance sampling: weights, expectations and diagnostics (Section 3.2.2).
 
 Everything here is a function of f(x, y_m) and log q(y_m | x) at M draws for each of B inputs, draws first:
 shape (M, B). A draw outside the model's support may have f = -inf. Values of +inf or NaN, or an infinite
-``log_q``, mean nothing here and are not looked for.
+``log_q``, are not allowed and not checked.
 
 A row in which *every* draw has f = -inf holds no information about p. Its weights are uniform, which is the
-proposal's own answer and keeps every result defined, while everything that measures trust says that there is
-none: the effective sample size is 0, the error of log Z and the Pareto k are +inf.
+proposal's own answer and keeps every result defined. The diagnostics say that such a row is unreliable: the
+effective sample size is 0, the error of log Z and the Pareto k are +inf.
 """
 
 import math
@@ -52,7 +52,7 @@ def effective_sample_size(f: Tensor, log_q: Tensor) -> Tensor:
 
     .. math:: \mathrm{ESS} = 1 / \textstyle\sum_m w_m^2
 
-    It only knows the draws it was given: a mode of p that q never visits leaves it high.
+    It depends on the draws alone: a mode of p that q never visits leaves it high.
 
     Args:
         f: Unnormalised log density of the draws, shape (M, B).
@@ -141,7 +141,7 @@ def resample(draws: Tensor, weights: Tensor, n: int, generator: torch.Generator 
         weights: Normalised weights, shape (M, B).
         n: Number of samples per row.
         generator: Source of randomness, on the device of ``weights``. Without one, torch's default generator
-            is used as it stands; nothing is ever seeded here.
+            is used; nothing is seeded here.
 
     Returns:
         Shape (n, B, D). Gradients reach ``draws``, not ``weights``.
@@ -171,7 +171,7 @@ def pareto_k(f: Tensor, log_q: Tensor) -> Tensor:
         log_q: Proposal log density of the same draws, shape (M, B).
 
     Returns:
-        Shape (B,). +inf where the tail cannot be judged: M < 25, which leaves fewer than five ratios, or so
+        Shape (B,). +inf where the tail cannot be fitted: M < 25, which leaves fewer than five ratios, or so
         many draws with f = -inf that no positive ratio is left below the tail. -inf where the tail is
         flat, its ratios equal to each other and to the next below, as all are when f = log q + c.
     """

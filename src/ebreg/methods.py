@@ -1,18 +1,18 @@
-"""The six training methods: which loss moves which parameters.
+"""The six training methods: which loss trains which parameters.
 
 =============  =====================  =======================  ================
 method         f learns by            q learns by              draws come from
 =============  =====================  =======================  ================
-`fixed-mle`    Eq. (2)                Eq. (5), beside f        noise around y
-`fixed-nce`    Eq. (6)                Eq. (5), beside f        noise around y
+`fixed-mle`    Eq. (2)                Eq. (5)                  noise around y
+`fixed-nce`    Eq. (6)                Eq. (5)                  noise around y
 `joint-mle`    Eq. (2)                the same Eq. (2)         q
 `joint-nce`    Eq. (6)                Eq. (5)                  q
-`mdn-nll`      (there is none)        its log-likelihood       (there are none)
+`mdn-nll`      (no f)                 its log-likelihood       (no draws)
 `mdn-teacher`  Eq. (6), the teacher   Eq. (8), the student     q
 =============  =====================  =======================  ================
 
-What is detached is written in each method and nowhere else; draws are never differentiated. Beside the six,
-`ProposalNLL` and `TeacherOpening` stand in for some of them in the first epochs (`Method.opening`).
+What is detached is written in each method and nowhere else; draws are never differentiated. `ProposalNLL` and
+`TeacherFirstStage` replace some of the six in the first epochs (`Method.first_stage`).
 """
 
 from collections.abc import Sequence
@@ -33,15 +33,15 @@ from ebreg.units import Tail
 
 Losses = dict[str, Tensor]
 
-# Draws of a proposal that learns beside a fixed method: as many as the joint methods use.
+# Draws to train the proposal of a fixed method: as many as the joint methods use.
 _N_STRATA = 32
 
 
 class Method(nn.Module):
-    """A training method: a module whose call gives named losses, one value per example each.
+    """A training method: a module that returns named losses per example.
 
-    The training loop adds their means and knows nothing else of f and q. ``model`` is what is kept and used
-    after training.
+    The training loop adds the means of the losses and knows nothing else of f and q. ``model`` is kept after
+    training.
     """
 
     name: ClassVar[str]
@@ -58,18 +58,18 @@ class Method(nn.Module):
         self.model = model
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
-        """All randomness of a step for B examples, shape (n, B, D): row b belongs to example b alone."""
+        """All randomness of a step for B examples, shape (n, B, D): column b belongs to example b alone."""
         raise NotImplementedError  # abstract
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """Losses for a batch in the user's units and the points of the same rows; each has shape (B,)."""
         raise NotImplementedError  # abstract
 
-    def opening(self) -> "Method":
-        """What to train in place of this for a few epochs at the start, on the same networks.
+    def first_stage(self) -> "Method":
+        """The method that replaces this one in the first epochs, on the same networks.
 
-        Where q learns from f, it begins with its own log-likelihood: far from both the data and f its draws
-        would teach neither.
+        Where q learns from f, q is first trained by its own log-likelihood. Draws of an untrained q are far
+        from the data and from the mass of f, so neither f nor q would learn from them.
         """
         return self
 
@@ -79,7 +79,7 @@ class Method(nn.Module):
 
 
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:
-    # The target rides along as draw 0: one pass through the networks instead of two.
+    # The target is draw 0: one call of the networks instead of two.
     return torch.cat([y[None], draws])
 
 
@@ -107,8 +107,8 @@ class JointNCE(Method):
         f, log_q = self.model.f(h, values), q.log_prob(values)
         return self.losses(f[0], log_q[0], f[1:], log_q[1:], draws)
 
-    def opening(self) -> Method:
-        """See :meth:`Method.opening`."""
+    def first_stage(self) -> Method:
+        """See :meth:`Method.first_stage`."""
         return ProposalNLL(self.model)
 
     def extra_repr(self) -> str:
@@ -116,7 +116,7 @@ class JointNCE(Method):
         return repr(self.sampler)
 
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
-        """The energy does not move q, and q does not move the energy."""
+        """The loss of f has no gradient in q, and the loss of q has none in f."""
         return {
             "nce": nce(f_y, log_q_y.detach(), draws.as_noise(f), log_q.detach()),
             "log_z": log_partition(f.detach(), log_q),
@@ -129,12 +129,12 @@ class JointMLE(JointNCE):
     name = "joint-mle"
 
     def losses(self, f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor, draws: Draws) -> Losses:
-        """Nothing is detached: the same loss moves both (Section 3.2 of the paper)."""
+        """Nothing is detached: one loss trains both f and q (Section 3.2 of the paper)."""
         return {"mle": mle(f_y, f, log_q)}
 
 
 class ProposalNLL(Method):
-    """The opening of the joint methods: q alone, by its log-likelihood; f and the features stay."""
+    """First stage of the joint methods: only q is trained, by its log-likelihood."""
 
     name = "proposal-nll"
     trains = EnergyModel
@@ -153,7 +153,7 @@ class ProposalNLL(Method):
 class FixedNCE(Method):
     """f by NCE (Eq. 6) with hand-set noise around the target: the baseline.
 
-    Beside it a proposal learns by Eq. (5), so that the model can answer at test time; f never sees it.
+    A proposal is trained by Eq. (5) at the same time. f does not depend on it; prediction needs it.
 
     Args:
         model: The model.
@@ -177,7 +177,7 @@ class FixedNCE(Method):
         return torch.cat([noise, sampling.stratified(_N_STRATA, B, D, generator)])
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The energy's loss, and ``log_z`` of the proposal beside it."""
+        """The loss of f, and ``log_z`` of the proposal."""
         h, y = self.model.features(x), self.model.standardize(y)
         u_noise, u_q = u[: self.n_draws], u[self.n_draws :]
         noise = self.noise.around(y, self.model.y_units.scale, self.model.standard_bounds)
@@ -228,16 +228,16 @@ class MixtureNLL(Method):
 
 
 class MixtureTeacher(Method):
-    """A mixture density network by Eq. (8), with an energy-based teacher that learns beside it by Eq. (6).
+    """A mixture density network by Eq. (8), with an energy-based teacher trained by Eq. (6).
 
     Args:
         model: The student, which is kept.
-        energy: The teacher's head; thrown away after training.
-        backbone: The teacher's own features, as in the paper; None shares the student's, and both losses
-            reach them.
+        energy: The teacher's head; discarded after training.
+        backbone: A backbone of the teacher alone, as in the paper; None shares the student's, which both
+            losses then train.
         n_draws: M.
         draws: A name in ``ebreg.sampling.SAMPLERS``.
-        tail: Where the teacher's energy ends, in standard units.
+        tail: The tail of the teacher's energy, in standard units.
     """
 
     name = "mdn-teacher"
@@ -270,9 +270,9 @@ class MixtureTeacher(Method):
         """See :meth:`Method.points`."""
         return self.sampler.points(B, self.model.n_targets, generator)
 
-    def opening(self) -> Method:
-        """See :meth:`Method.opening`."""
-        return TeacherOpening(self)
+    def first_stage(self) -> Method:
+        """See :meth:`Method.first_stage`."""
+        return TeacherFirstStage(self)
 
     def extra_repr(self) -> str:
         """The settings."""
@@ -280,13 +280,13 @@ class MixtureTeacher(Method):
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """The losses ``nce`` of the teacher and ``mdn`` of the student."""
-        of_teacher, f, log_q_y, log_q = self.terms(x, y, u)
-        return {"nce": of_teacher, "mdn": mdn(log_q_y, f, log_q)}
+        teacher_nce, f, log_q_y, log_q = self.terms(x, y, u)
+        return {"nce": teacher_nce, "mdn": mdn(log_q_y, f, log_q)}
 
     def terms(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The teacher's loss, and what the student may learn from: its f, log q of the target, of the draws.
+        """The teacher's loss (B,), its f at the draws (M, B), and log q of the targets and of the draws.
 
-        The teacher does not move q, and the student does not move f.
+        The teacher's loss has no gradient in q, and f is detached for the student.
         """
         h_q = self.model.features(x)
         h_f = h_q if self.shared else self.teacher.features(x)
@@ -295,14 +295,14 @@ class MixtureTeacher(Method):
         draws = self.sampler(q, y, u)
         values = _with_target(y, draws.y)
         f, log_q = self.teacher.f(h_f, values), q.log_prob(values)
-        of_teacher = nce(f[0], log_q[0].detach(), draws.as_noise(f[1:]), log_q[1:].detach())
-        return of_teacher, f[1:].detach(), log_q[0], log_q[1:]
+        teacher_nce = nce(f[0], log_q[0].detach(), draws.as_noise(f[1:]), log_q[1:].detach())
+        return teacher_nce, f[1:].detach(), log_q[0], log_q[1:]
 
 
-class TeacherOpening(Method):
-    """The opening of a student with a teacher: the student by its log-likelihood, the teacher as ever."""
+class TeacherFirstStage(Method):
+    """First stage of `MixtureTeacher`: the student by its log-likelihood, the teacher by Eq. (6)."""
 
-    name = "teacher-opening"
+    name = "teacher-first-stage"
     trains = MixtureModel
     model: MixtureModel
 
@@ -316,8 +316,8 @@ class TeacherOpening(Method):
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
         """The losses ``nce`` of the teacher and ``nll`` of the student."""
-        of_teacher, _, log_q_y, _ = self.method.terms(x, y, u)
-        return {"nce": of_teacher, "nll": nll(log_q_y)}
+        teacher_nce, _, log_q_y, _ = self.method.terms(x, y, u)
+        return {"nce": teacher_nce, "nll": nll(log_q_y)}
 
 
 METHODS: dict[str, type[Method]] = {

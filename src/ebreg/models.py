@@ -10,11 +10,11 @@ from torch.distributions import Distribution
 
 from ebreg import networks
 from ebreg._utils import checks
-from ebreg._utils.memory import is_lack_of_memory
+from ebreg._utils.memory import is_out_of_memory
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
-from ebreg.networks import Parts
-from ebreg.predictive import Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
+from ebreg.networks import Networks
+from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
 from ebreg.sampling import RowByRow
 from ebreg.units import Bounds, Standardizer, Tail, Units
 
@@ -49,7 +49,7 @@ class Model(nn.Module):
         self.bounds = bounds or Bounds.none(n_targets)
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together."""
         raise NotImplementedError  # abstract
 
@@ -78,7 +78,7 @@ class Model(nn.Module):
         try:
             h = self.backbone(x)
         except (RuntimeError, IndexError, AssertionError) as error:
-            if isinstance(self.backbone, networks.MLP) or is_lack_of_memory(error):
+            if isinstance(self.backbone, networks.MLP) or is_out_of_memory(error):
                 raise  # not the user's mistake
             shape = tuple(x.shape)
             raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
@@ -102,10 +102,10 @@ class Model(nn.Module):
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         with evaluation_mode(self):
-            return self._predictive(self.finite_features(x), accuracy or Accuracy())
+            return self._predictive(self.finite_features(x), accuracy or DEFAULT)
 
     def finite_features(self, x: Tensor) -> Tensor:
-        """The same; features that are not finite are an UndefinedError, and no answer."""
+        """As :meth:`features`, with an UndefinedError where they are not finite."""
         h = self.features(x)
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
@@ -166,7 +166,7 @@ class MixtureModel(Model):
         self.head = head
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.mixture)
@@ -230,7 +230,7 @@ class EnergyModel(Model):
         self.tail = tail
 
     @classmethod
-    def of(cls, parts: Parts, units: Units | None = None) -> Self:
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.energy, parts.mixture)
@@ -271,19 +271,15 @@ class EnergyModel(Model):
         return self.proposal(h)
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        f, q = self._f_for_prediction, self._q_for_prediction
-        target = Unnormalized(f, q, h, self.tail, self.y_units, self.bounds)
+        q = self.q(h)
+        proposal = q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
+        target = Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
         make = quadrature if self.n_targets == 1 else importance_sampling
         return make(target, accuracy)
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
             return self.f(h, y.to(h.dtype))
-
-    def _q_for_prediction(self, h: Tensor) -> Any:
-        with evaluation_mode(self):
-            q = self.q(h)
-        return q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
 
 
 @contextmanager

@@ -2,8 +2,8 @@ r"""The paper's training objectives as pure functions of tensors, one value per 
 
 Symbols: M draws :math:`y^{(m)}` of a proposal or noise distribution q for each of B examples;
 ``f`` is the unnormalised log density (p is proportional to exp(+f)), ``log_q`` the log density of q.
-A ``_y`` marks a value at the observed target. Nothing is detached here: who learns from which
-loss is decided in :mod:`ebreg.methods`.
+A ``_y`` marks a value at the observed target. Nothing is detached here: which loss trains which
+parameters is decided in :mod:`ebreg.methods`.
 """
 
 import math
@@ -59,8 +59,8 @@ def nce(f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Tensor:
                        {\sum_{m=0}^{M} \exp\{f(x, y^{(m)}) - \log q(y^{(m)})\}},
         \qquad y^{(0)} = y
 
-    A draw whose ``f`` is -inf takes no part, which is how stratified noise leaves out the draw whose
-    place the target took.
+    A draw whose ``f`` is -inf is left out of the sum. Stratified noise uses this to leave out the draw that
+    the target replaces.
 
     Args:
         f_y: Unnormalised log density of the targets, shape (B,).
@@ -75,7 +75,7 @@ def nce(f_y: Tensor, log_q_y: Tensor, f: Tensor, log_q: Tensor) -> Tensor:
     _check_targets("f_y", f_y, f)
     _check_targets("log_q_y", log_q_y, f)
     logit_y = f_y - log_q_y
-    # One sum that has the target in it: where no draw takes part, the gradient of a sum of none would be NaN.
+    # One sum that includes the target: with every draw left out, the gradient of an empty sum would be NaN.
     return torch.cat([logit_y[None], f - log_q]).logsumexp(dim=0) - logit_y
 
 

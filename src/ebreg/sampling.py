@@ -20,7 +20,7 @@ from ebreg._utils import checks
 
 def independent(n: int, B: int, D: int, generator: torch.Generator | None = None) -> Tensor:
     """Independent points, shape (n, B, D)."""
-    # torch.rand gives multiples of 2^-24, so its zero stands for all that is less.
+    # torch.rand gives multiples of 2^-24; its zero stands for everything below.
     return torch.rand(n, B, D, generator=generator, device=_device(generator)).clamp_min_(2.0**-25)
 
 
@@ -169,10 +169,10 @@ class Independent:
 
 @dataclass(frozen=True)
 class Stratified:
-    """One draw from each of M + 1 equal parts of the mixture: less variance, so fewer draws do.
+    """One draw from each of M + 1 equal strata of the mixture: less variance, so fewer draws suffice.
 
-    Log Z uses all of them. NCE must not know the target by its place, so the target takes the stratum it
-    would have been drawn from and stands in for that draw; then target and noise are exchangeable.
+    Log Z uses all of them. NCE must not recognise the target by its stratum, so the target takes the stratum
+    that it would have been drawn from and replaces that draw; then target and noise are exchangeable.
     """
 
     n_draws: int
@@ -188,7 +188,7 @@ class Stratified:
     def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
         """Draw from q for targets y, shape (B, D)."""
         strata, place = u[:-1], u[-1, :, 0]
-        if not hasattr(q, "place"):  # nor can NCE know the strata: back to M independent points
+        if not hasattr(q, "place"):  # NCE cannot know the strata either: back to M independent points
             return Draws(draw(q, (strata[1:] * len(strata)) % 1))
         draws = draw(q, strata)
         taken = (q.place(y, place.to(y)) * len(strata)).long().clamp(0, len(strata) - 1)

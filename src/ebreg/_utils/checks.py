@@ -1,4 +1,4 @@
-"""Checks of arguments: each error names the argument, what it got and what it takes."""
+"""Checks of arguments: each error names the argument, what it takes and what it got."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
-    """Require a shape; a string in ``expected`` stands for any size and is shown in the message."""
+    """Require a shape; a string in ``expected`` allows any size and is shown in the message."""
     if not isinstance(tensor, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     fits = len(expected) == tensor.dim() and all(
@@ -22,7 +22,7 @@ def shape(name: str, tensor: Tensor, expected: Sequence[int | str]) -> None:
 
 
 def numbers(name: str, values: Any) -> Tensor:
-    """Turn a tensor, an array, a data frame or nested lists of real numbers into a tensor."""
+    """A tensor from a tensor, an array, a data frame or nested lists of real numbers."""
     try:
         tensor = values if isinstance(values, Tensor) else torch.from_numpy(_array(values))
     except (TypeError, ValueError, RuntimeError) as error:
@@ -40,22 +40,35 @@ def _array(values: Any) -> Any:
     if values is None:
         raise TypeError("nothing was given")
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    if array.dtype == object:
+    # Torch takes no objects, no long doubles and no foreign byte order ...
+    if array.dtype in (object, np.longdouble) or not array.dtype.isnative:
         array = array.astype(np.float64)
-    # Torch takes no negative strides, and warns of arrays that may not be written to.
+    # ... and no negative strides, and warns of read-only arrays.
     usable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
     return array if usable else array.copy()
 
 
 def table(name: str, values: Any) -> Tensor:
-    """The same, with rows and columns."""
+    """A tensor (rows, columns) of real numbers; see :func:`numbers`."""
     tensor = numbers(name, values)
     if tensor.dim() == 1:
         raise ValueError(
             f"{name} must have rows and columns, got shape {tuple(tensor.shape)}; "
-            "add the dimension of a single column by [:, None]"
+            "for a single column use [:, None]"
         )
     shape(name, tensor, ("rows", "columns"))
+    return tensor
+
+
+def levels(name: str, values: Any) -> Tensor:
+    """Probabilities in (0, 1), at least one, as a tensor in float64 of any shape."""
+    tensor = numbers(name, values).detach().to(torch.float64, copy=True)
+    if not tensor.numel():
+        raise ValueError(f"{name} must hold at least one number in (0, 1), got shape {tuple(tensor.shape)}")
+    if not ((tensor > 0) & (tensor < 1)).all():
+        raise ValueError(
+            f"{name} must lie in (0, 1), got {tensor.flatten().tolist()[:10]}; 0.9 stands for 90 %"
+        )
     return tensor
 
 
@@ -80,7 +93,7 @@ def at_least(name: str, value: int, minimum: int) -> int:
 
 
 def seed(value: int, bits: int = 32) -> int:
-    """Require a seed of a generator: from 0 to 2**bits - 1, and 32 is what NumPy's legacy one takes."""
+    """Require a seed from 0 to 2**bits - 1; NumPy's ``RandomState`` takes 32 bits."""
     if at_least("seed", value, 0) >= 2**bits:
         raise ValueError(f"seed must be at most 2**{bits} - 1, got {value}")
     return int(value)
@@ -103,7 +116,7 @@ def not_negative(name: str, value: float) -> float:
 
 
 def fraction(name: str, value: float) -> float:
-    """Require a number in the open interval (0, 1)."""
+    """Require a number in (0, 1), both excluded."""
     number = _real(name, value)
     if not 0 < number < 1:
         raise ValueError(f"{name} must lie in (0, 1), got {value:g}; 0.9 stands for 90 %")
@@ -117,7 +130,7 @@ def _real(name: str, value: float) -> float:
 
 
 def flag(name: str, value: object) -> bool:
-    """Require True or False, of Python's kind or numpy's."""
+    """Require True or False, of Python or of numpy."""
     if type(value).__name__ not in ("bool", "bool_"):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -131,12 +144,12 @@ def one_of(name: str, value: object, options: Iterable[object]) -> None:
 
 
 def device(name: str) -> torch.device:
-    """The device of that name; "auto" is a CUDA device where there is one, and else the CPU."""
+    """The device of a name; "auto" is CUDA if available, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(name)
-        torch.zeros(1, dtype=torch.float64, device=found).item()  # units need float64, which some lack
+        torch.zeros(1, dtype=torch.float64, device=found).item()  # units need float64, which MPS lacks
     except (RuntimeError, AssertionError, TypeError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {name!r} cannot be used: {reason}; take 'auto' or 'cpu'") from error

@@ -1,4 +1,4 @@
-"""Torch's global random state, borrowed for a while: one thread at a time, and given back as it was."""
+"""The global random state of torch, seeded inside a context and restored afterwards."""
 
 import threading
 from collections.abc import Iterator
@@ -6,13 +6,13 @@ from contextlib import contextmanager
 
 import torch
 
-# The state belongs to the process: two fits in threads would else seed it under each other's hands.
+# The state is global, so two fits in two threads must not seed it at the same time.
 _LOCK = threading.RLock()
 
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Random numbers of torch, such as first weights and dropout, come from the seed inside."""
+    """Context in which random numbers of torch (initial weights, dropout) come from a seed."""
     devices = [device] if device is not None and device.type == "cuda" else []
     with _LOCK, torch.random.fork_rng(devices=devices):
         torch.random.manual_seed(seed % 2**63)

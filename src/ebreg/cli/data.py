@@ -1,4 +1,4 @@
-"""What the commands of ``ebreg data`` do: say which images are needed, look at them, and pack them."""
+"""``ebreg data``: list the paper's image data sets, check files, and pack PNG files."""
 
 import argparse
 from pathlib import Path
@@ -21,12 +21,12 @@ _ROWS = 512  # read at once
 
 def add_to(commands: argparse._SubParsersAction) -> None:
     """Add ``data`` to the commands of ebreg."""
-    data = commands.add_parser("data", help="the paper's image sets: where to get them, and whether they fit")
+    data = commands.add_parser("data", help="the paper's image data sets: list, check, pack")
     data.set_defaults(call=run_list)
     parts = data.add_subparsers(dest="part", metavar="what")
-    listed = parts.add_parser("list", help="the sets, their files and their licences")
+    listed = parts.add_parser("list", help="the data sets, their files and their licences")
     listed.set_defaults(call=run_list)
-    check = parts.add_parser("check", help="read a set and say what is in it, or what is wrong with it")
+    check = parts.add_parser("check", help="read a data set and print its contents, or its first error")
     check.set_defaults(call=run_check)
     check.add_argument("task", metavar="TASK", help=", ".join(IMAGE_TASKS))
     check.add_argument("path", type=Path, metavar="PATH", help="a file, or the folder of official files")
@@ -40,12 +40,12 @@ def add_to(commands: argparse._SubParsersAction) -> None:
 
 
 def run_list(options: argparse.Namespace) -> None:
-    """Print what is known of every set."""
+    """Print the files, targets and licences of the data sets."""
     print("\n\n".join(_entry(task) for task in IMAGE_TASKS.values()))
 
 
 def run_check(options: argparse.Namespace) -> None:
-    """Read a set, all of it, and print what it holds."""
+    """Read all of a data set and print its contents."""
     split = load(options.task, options.path, options.split, options.seed)
     for part in (split.train, split.test):
         _read_all(part)
@@ -53,24 +53,24 @@ def run_check(options: argparse.Namespace) -> None:
     y = torch.cat([split.train.y, split.test.y])
     how = split.how
     _, *size = split.train.pixels.shape
-    drawn = "" if how["seed"] is None else f", seed {how['seed']}"
+    seed = "" if how["seed"] is None else f", seed {how['seed']}"
     lines = {
         "data": f"{options.path}, as {task.title}",
         "rows": f"{len(y)} ({how['left_out']} left out)",
         "images": f"{' x '.join(map(str, size))}, uint8",
-        "split": f"{how['split']}{drawn}: {how['train']} for training, {how['test']} for test",
+        "split": f"{how['split']}{seed}: {how['train']} for training, {how['test']} for test",
     }
     if "test_groups" in how:
         lines["test groups"] = ", ".join(map(str, how["test_groups"]))
     for name, column in zip(task.target_names, y.T, strict=False):  # a file may lack the last
         lines[name] = f"{column.min():g} to {column.max():g} {task.unit}; {_ties(column)}"
     outside = int(((y < task.low) | (y > task.high)).any(dim=1).sum())
-    lines["off the grid"] = f"{outside} of {len(y)} rows, not in [{task.low:g}, {task.high:g}]"
+    lines["outside the grid"] = f"{outside} of {len(y)} rows, not in [{task.low:g}, {task.high:g}]"
     print(_table(lines))
 
 
 def _read_all(part: ImageData) -> None:
-    # Those of a large set stay on disk, and only then it shows whether each can be read.
+    # Images of a large data set stay on disk, so errors appear only when each is read.
     from tqdm.auto import tqdm
 
     with tqdm(total=len(part), desc="images", unit="image", disable=None) as bar:

@@ -1,68 +1,72 @@
 """The ``ebreg`` command: parse, call, print."""
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
 
-from ebreg._utils.memory import is_lack_of_memory, keep_pages
+from ebreg._utils.memory import is_out_of_memory, keep_pages
 from ebreg._version import __version__
-from ebreg.cli import data
-from ebreg.errors import EbregError
-from ebreg.experiments import commands as reproduce
-from ebreg.experiments import train
-from ebreg.experiments.endings import end_on_terminate
+from ebreg.cli import data, demo, reproduce, train
+from ebreg.errors import EbregError, TrainingError, UndefinedError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit code. A user's mistake ends in one sentence, not in a stack trace."""
+    """Run the command and return the exit code; an error that is expected prints one sentence.
+
+    Exit codes: 0 for success, 2 for a user's mistake, 1 for a failure inside, such as a training that
+    diverged or too little memory, 130 for Ctrl-C.
+    """
     options = _parser().parse_args(arguments)
     keep_pages()
     try:
-        with end_on_terminate():  # as an exception, so that nothing half-written stays
+        with _exit_on_sigterm():
             options.call(options)
+    except (TrainingError, UndefinedError) as error:
+        return _fail(str(error), 1)
     except (ValueError, OSError, ImportError, EbregError) as error:
-        print(f"ebreg: {error}", file=sys.stderr)
-        return 1
+        return _fail(str(error), 2)
     except (MemoryError, RuntimeError) as error:
-        if not is_lack_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        print(
-            "ebreg: there is not enough memory; give fewer or smaller images, or smaller settings "
-            f"({str(error).splitlines()[0] if str(error) else 'no details'})",
-            file=sys.stderr,
+        details = str(error).splitlines()[0] if str(error) else "no details"
+        return _fail(
+            f"there is not enough memory; give fewer or smaller images, or smaller settings ({details})", 1
         )
-        return 1
     except KeyboardInterrupt:
-        print("ebreg: interrupted", file=sys.stderr)
-        return 130
+        return _fail("interrupted", 130)
     return 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"ebreg: {message}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ebreg", description="Energy-based regression.")
     parser.add_argument("--version", action="version", version=f"ebreg {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    demo = commands.add_parser("demo", help="train on the paper's first 1-D set and draw its Figure 2")
-    demo.set_defaults(call=_demo)
-    demo.add_argument(
-        "--out", type=Path, default=Path("demo-output"), help="folder of the picture (demo-output)"
-    )
-    demo.add_argument("--epochs", type=int, default=100, help="passes over the data (100)")
-    demo.add_argument(
-        "--seed", type=int, default=0, help="of the weights, the data's order and the draws (0)"
-    )
-    demo.add_argument("--quiet", action="store_true", help="no progress bar")
-    train.add_to(commands)
-    data.add_to(commands)
-    reproduce.add_to(commands)
+    for command in (demo, train, data, reproduce):
+        command.add_to(commands)
     return parser
 
 
-def _demo(options: argparse.Namespace) -> None:
-    import torch
+@contextmanager
+def _exit_on_sigterm() -> Iterator[None]:
+    # As an exception, so that temporary files are removed.
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can handle signals
+        return
 
-    from ebreg.experiments import demo
+    def handle(signum: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + signum)
 
-    torch.set_num_threads(1)  # networks this small gain nothing from more, and lose much on a busy machine
-    print(demo.run(options.out, epochs=options.epochs, seed=options.seed, progress=not options.quiet))
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,4 +1,4 @@
-"""Data sets, one file for each kind."""
+"""Data sets: 1-D toy tasks, the paper's image tasks, and synthetic images."""
 
 from ebreg.datasets.toy import TASKS, ToyTask, brando, gustafsson
 

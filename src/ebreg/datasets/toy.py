@@ -1,7 +1,7 @@
-"""The paper's two 1-D regression tasks, drawn from their definitions, with their true densities.
+"""The paper's two 1-D regression tasks, with their true densities.
 
-Points come from NumPy's legacy ``RandomState``: its stream is frozen for good, so a seed means the same
-points everywhere, and the second task repeats the points that its authors used.
+Points come from NumPy's legacy ``RandomState``, which never changes: a seed gives the same points everywhere,
+and the second task has exactly the points of its authors.
 """
 
 import math
@@ -18,10 +18,10 @@ from ebreg._utils import checks
 
 @dataclass(frozen=True, eq=False)
 class ToyTask:
-    """A data set with one input and one target whose true p(y | x) is known.
+    """A data set of one input and one target with known p(y | x).
 
     All tensors are float64. The grids are those on which the paper evaluates; it evaluates the second
-    task at the test inputs only, so ``n_x`` is our own choice there.
+    task at the test inputs only, so ``n_x`` is not from the paper there.
 
     Attributes:
         name: Its name in ``TASKS``.
@@ -32,10 +32,10 @@ class ToyTask:
         n_x: Number of x in the grid.
         n_y: Number of y in the grid.
         conditional: The function behind ``log_density``: x and y of one common shape to log p(y | x).
-        x_val: Shape (n_val, 1), or None where the task has no validation set.
-        y_val: Likewise.
-        x_test: Shape (n_test, 1), or None where the task has no test set.
-        y_test: Likewise.
+        x_val: Shape (n_val, 1), or None if the task has no validation set.
+        y_val: Shape (n_val, 1), or None.
+        x_test: Shape (n_test, 1), or None if the task has no test set.
+        y_test: Shape (n_test, 1), or None.
     """
 
     name: str
@@ -65,7 +65,7 @@ class ToyTask:
             The broadcast shape, in float64.
         """
         low, high = self.x_range
-        outside = ~((x >= low) & (x <= high))  # negated, so that NaN counts as outside
+        outside = ~((x >= low) & (x <= high))  # negated, so that NaN is outside
         if outside.any():
             raise ValueError(f"x must lie in [{low}, {high}], got {x[outside][0].item()}")
         x, y = torch.broadcast_tensors(x.double(), y.double())
@@ -105,7 +105,7 @@ def gustafsson(n: int = 2000, seed: int = 0) -> ToyTask:
         \begin{cases} 0.8\, N(\sin x, 0.075^2) + 0.2\, N(-\sin x, 0.075^2) & x < 0 \\
                       \mathrm{LogNormal}(0, 0.25^2) - 1 & x \ge 0 \end{cases}
 
-    The authors set no seed: these are points of the same law, not their points.
+    The authors set no seed: these points have the same distribution but are not their points.
 
     Args:
         n: Number of training points, at least 1.
@@ -142,8 +142,8 @@ def _gustafsson_log_density(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x < 0, branches, skewed)
 
 
-# Second task (Brando et al., 2019): four zones, each with its own law. A position runs from 0 at a zone's
-# first point to 1 at its last.
+# Second task (Brando et al., 2019): four zones of x, each with its own density. A position runs from 0 at a
+# zone's first point to 1 at its last.
 
 _SMALLEST_SCALE = torch.finfo(torch.float64).tiny
 _SLABS = ((8.0, 8.5), (1.0, 4.0), (-4.5, -3.0))
@@ -168,7 +168,7 @@ def _sample_wave(rng: RandomState, position: np.ndarray) -> np.ndarray:
 
 def _log_wave(position: Tensor, y: Tensor) -> Tensor:
     mean = 3 * torch.cos(5 * position) - 2
-    # The scale passes through 0 where 3 cos t = 2; the clamp keeps that single x from giving NaN.
+    # The scale is 0 where 3 cos t = 2; the clamp avoids NaN at that x.
     return _normal(y, mean, (mean.abs() / 4).clamp(min=_SMALLEST_SCALE))
 
 
@@ -213,11 +213,11 @@ _N = sum(zone.n for zone in _ZONES)
 
 
 def brando() -> ToyTask:
-    r"""Second task: four zones along x in [0, 1], the very points and split that its authors used.
+    r"""Second task: four zones along x in [0, 1], with the points and split of its authors.
 
-    From left to right 0.5 + 5 Beta(1/2, 1); a Normal whose mean m = 3 cos(t) - 2 and scale \|m\| / 4
-    follow t from 0 to 5; a uniform density between two lines that open; and an equal mixture of U[8, 8.5],
-    U[1, 4] and U[-4.5, -3]. The inputs are equally spaced.
+    From left to right: 0.5 + 5 Beta(1/2, 1); a Normal with mean m = 3 cos(t) - 2 and scale \|m\| / 4 for t
+    from 0 to 5; a uniform density between two diverging lines; and an equal mixture of U[8, 8.5], U[1, 4] and
+    U[-4.5, -3]. The inputs are equally spaced.
 
     Returns:
         The task, with 1710 training, 190 validation and 1900 test points.
@@ -255,7 +255,7 @@ def _brando_log_density(x: Tensor, y: Tensor) -> Tensor:
     log_p = torch.empty_like(y)
     first = 0
     for zone in _ZONES:
-        # A zone reaches half a step beyond its outer points, where its law stays that of those points.
+        # A zone extends half a step beyond its outer points, with the density of those points.
         here = (index >= first - 0.5) & (index < first + zone.n - 0.5)
         position = ((index[here] - first) / (zone.n - 1)).clamp(0, 1)
         log_p[here] = zone.log_density(position, y[here])

@@ -1,7 +1,7 @@
-r"""Gradient ascent on f(x, y) from a starting point: the prediction of the work before learned proposals.
+r"""Gradient ascent on f(x, y) from a starting point, and modes found by it.
 
-:math:`y \leftarrow y + \lambda \nabla_y f(x, y)`, T times. It needs a good start and finds one local maximum;
-here it also finds the modes of densities of several targets, started from their own samples.
+:math:`y \leftarrow y + \lambda \nabla_y f(x, y)`, T times. It is how earlier work predicts. It needs a good
+start and finds one local maximum; from many starts it finds the modes of a density of several targets.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ def gradient_ascent(
     backoff: float = 0.5,
     growth: float = 1.0,
 ) -> Tensor:
-    """Refine targets by steps up the gradient; a step that would go down is not taken and shortens the next.
+    """Refine targets by steps up the gradient; a step that would go down is rejected and shortens the next.
 
     Args:
         log_f: Unnormalised log density, (..., D) -> (...); every entry depends on its own target alone.
         y: The starting points, shape (..., D). Not changed.
         n_steps: T, the number of steps.
         step_size: The first step length, in units of y squared.
-        backoff: Factor on the step length of an entry after a step that was not taken.
-        growth: Factor after a step that was.
+        backoff: Factor on the step length of an entry after a step that was rejected.
+        growth: Factor after a step that was accepted.
 
     Returns:
         The refined targets, shape (..., D), none with a lower log_f than it started from.
@@ -55,7 +55,7 @@ def modes_by_ascent(
 ) -> Modes:
     """Modes of a batch of densities, each with the share of equally weighted draws that climb to it.
 
-    Tops count as one mode where the straight way between them stays within ``prominence`` (in log density)
+    Maxima count as one mode where the straight line between them stays within ``prominence`` (in log density)
     of the lower one: ascent ends anywhere on a ridge.
 
     Args:

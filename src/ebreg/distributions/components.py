@@ -1,4 +1,4 @@
-"""How points of the unit cube choose components of mixtures, one mixture for each of B rows."""
+"""Components of mixtures, chosen by points of the unit cube, for each of B rows."""
 
 import torch
 from torch import Tensor
@@ -14,14 +14,14 @@ def points(u: Tensor, B: int, D: int) -> Tensor:
 
 
 def choose(weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """The component whose interval v falls into, and how far into it.
+    """The component whose interval v falls into, and the position in it.
 
     Args:
         weights: Of the components, summing to 1, shape (B, K).
         v: In [0, 1], shape (M, B).
 
     Returns:
-        Components counted through all rows, and places in [0, 1]; both (M, B).
+        Components counted through all rows, and positions in [0, 1]; both (M, B).
     """
     upper = weights.cumsum(dim=1)
     # Rounding must not let v fall outside of every interval, or into one of no width.

@@ -1,33 +1,33 @@
-"""More nodes for a log density, on the cubics through those there are: accuracy without evaluations."""
+"""Cubic interpolation of a log density: more nodes without evaluating it."""
 
 import torch
 from torch import Tensor
 
 _TINY = 1e-300
-# Cells narrower than this share of the whole have no slope of their own: it would be rounding error.
+# Segments narrower than this share of the whole have no slope: it would be rounding error.
 _EMPTY = 1e-11
-# A slope that changes the log density by less than this across a cell cannot do harm.
+# A slope that changes the log density by less than this across a segment is always allowed.
 _HARMLESS = 1.0
 _LOWEST = -1e5  # stands for -inf, below the highest value of a row
 
 
 def interpolated(nodes: Tensor, log_f: Tensor, n: int = 4) -> tuple[Tensor, Tensor]:
-    """Cut every cell between nodes into n, with values of the cubic Hermite interpolant.
+    """Cut every segment between nodes into n, with values of the cubic Hermite interpolant.
 
-    The slopes are those of the parabolas through three neighbours. Beside a cliff they are held down to what
-    the flatter cell bears, so that the cubic does not swing.
+    The slopes are those of the parabolas through three neighbours. Beside a steep segment they are limited by
+    the flatter one, so that the cubic does not overshoot.
 
     Args:
         nodes: Ascending along the first axis, shape (N, B).
         log_f: At the nodes, shape (N, B).
-        n: Parts of a cell.
+        n: Parts of a segment.
 
     Returns:
         Nodes and values, shape (n (N - 1) + 1, B) each; those given are among them.
     """
     log_f = log_f.maximum(log_f.amax(dim=0) + _LOWEST)
     width, rise = nodes.diff(dim=0), log_f.diff(dim=0)
-    slope = _cell_slopes(width, rise, nodes[-1] - nodes[0])
+    slope = _segment_slopes(width, rise, nodes[-1] - nodes[0])
     m = _slopes(width, slope)
     parts_y, parts_f = [nodes[:-1]], [log_f[:-1]]
     for k in range(1, n):
@@ -38,8 +38,8 @@ def interpolated(nodes: Tensor, log_f: Tensor, n: int = 4) -> tuple[Tensor, Tens
     return _interleaved(parts_y, nodes), _interleaved(parts_f, log_f)
 
 
-def _cell_slopes(width: Tensor, rise: Tensor, span: Tensor) -> Tensor:
-    # Nodes may coincide: there the slope is that of the parabola through the cells on both sides.
+def _segment_slopes(width: Tensor, rise: Tensor, span: Tensor) -> Tensor:
+    # Nodes may coincide: there the slope is that of the parabola through the segments on both sides.
     empty = width <= _EMPTY * span
     slope = torch.where(empty, 0.0, rise / width.clamp_min(_TINY))
     ends = torch.zeros_like(width[:1])

@@ -14,7 +14,7 @@ class FullMixture:
 
     .. math:: q(y) = \textstyle\sum_k \pi_k N(y; \mu_k, L_k L_k^\top)
 
-    It answers the two questions that importance sampling asks of a source of draws, and no others.
+    It has the two methods that importance sampling needs, and no others.
 
     Args:
         logits: Unnormalised log weights, shape (B, K).
@@ -57,7 +57,8 @@ class FullMixture:
     def from_uniform(self, u: Tensor) -> Tensor:
         """Turn points of the unit cube into draws; uniform points become draws of the mixture.
 
-        The first coordinate chooses the component, and what it says beyond that gives the first target.
+        The first coordinate chooses the component; its position in the component's interval gives the first
+        target.
 
         Args:
             u: Shape (M, B, D), or (M, D) for the same points in every row.

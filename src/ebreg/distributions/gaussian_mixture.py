@@ -1,4 +1,4 @@
-"""GaussianMixture, both proposal and predictive distribution."""
+"""GaussianMixture: the proposal, and a predictive distribution by itself."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ class GaussianMixture(Distribution):
 
     The paper has one scale per component; here each target has its own.
 
-    A torch Distribution with batch shape (B,) and event shape (D,). It answers every question of
-    :class:`ebreg.predictive.Predictive` for itself.
+    A torch Distribution with batch shape (B,) and event shape (D,). It has every
+    verb of :class:`ebreg.predictive.Predictive`.
 
     Args:
         logits: Unnormalised log weights, shape (B, K).
@@ -101,7 +101,7 @@ class GaussianMixture(Distribution):
             scales,
         )
         if not log_prob.requires_grad:
-            # In training the smallest number is as good; who asks for the density is told that there is none.
+            # In training the smallest number is as good; outside of it, no density is -inf.
             log_prob = log_prob.masked_fill(log_prob <= torch.finfo(log_prob.dtype).min, -torch.inf)
         return log_prob.reshape(value.shape[:-1])
 
@@ -120,7 +120,8 @@ class GaussianMixture(Distribution):
     def from_uniform(self, u: Tensor) -> Tensor:
         """Turn points of the unit cube into draws; uniform points become draws of the mixture.
 
-        The first coordinate chooses the component, and what it says beyond that gives the first target.
+        The first coordinate chooses the component; its position in the component's interval gives the first
+        target.
 
         Args:
             u: Shape (M, B, D), or (M, D) for the same points in every row.
@@ -137,8 +138,8 @@ class GaussianMixture(Distribution):
     def place(self, y: Tensor, u: Tensor) -> Tensor:
         """The first coordinate of a point that :meth:`from_uniform` sends to y: its random inverse.
 
-        Many points lead to y, one for each component; the component is drawn from its responsibilities,
-        so that targets drawn from the mixture get uniform places.
+        Many points are sent to y, one for each component; the component is drawn from its responsibilities,
+        so that targets drawn from the mixture get uniform positions.
 
         Args:
             y: Targets, shape (B, D).
@@ -181,7 +182,7 @@ class GaussianMixture(Distribution):
         )
 
     def modes(self) -> Modes:
-        """The modes with their masses."""
+        """Local maxima with the mass of their hills."""
         if self.n_targets == 1:
             return self._curve.modes()
         return self._climb(self.from_uniform(sampling.sobol(128, self.n_targets)))

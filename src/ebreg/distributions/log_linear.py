@@ -109,8 +109,8 @@ class LogLinear:
         rows = self._rows_of(y)
         z, segment = self._locate(rows)
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = (z - self._at(self._z, inner)) / self._at(self._width, inner).clamp_min(_SMALLEST)
-        value = self._at(self._log_f, inner) + t.clamp(0, 1) * self._at(self._rise, inner)
+        t = (z - self._z.gather(1, inner)) / self._width.gather(1, inner).clamp_min(_SMALLEST)
+        value = self._log_f.gather(1, inner) + t.clamp(0, 1) * self._rise.gather(1, inner)
         left = self._log_f[:, :1] + self._rate_left * z
         right = self._log_f[:, -1:] - self._rate_right * (z - self._z[:, -1:])
         value = self._by_segment(segment, left, value, right)
@@ -122,27 +122,25 @@ class LogLinear:
         y = checks.numbers("y", y)
         z, segment = self._locate(self._rows_of(y))
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = (z - self._at(self._z, inner)) / self._at(self._width, inner).clamp_min(_SMALLEST)
-        share = _share_below(t.clamp(0, 1), self._at(self._rise, inner))
+        t = (z - self._z.gather(1, inner)) / self._width.gather(1, inner).clamp_min(_SMALLEST)
+        share = _share_below(t.clamp(0, 1), self._rise.gather(1, inner))
         left = (self._rate_left * z).clamp(max=0).exp()
         right = -torch.expm1(-(self._rate_right * (z - self._z[:, -1:])).clamp(min=0))
         share = self._by_segment(segment, left, share, right)
-        below, above = self._at(self._below, segment), self._at(self._below, segment + 1)
+        below, above = self._below.gather(1, segment), self._below.gather(1, segment + 1)
         return (below + share * (above - below)).T.reshape(y.shape[:-1])
 
     def icdf(self, q: Tensor | float) -> Tensor:
         """Quantiles: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
         return quantiles(self.at_levels, q, len(self), 1)
 
-    def quantile(self, q: Tensor | float) -> Tensor:
-        """As :meth:`icdf`: one target is its own marginal."""
-        return self.icdf(q)
+    quantile = icdf  # one target is its own marginal
 
     def at_levels(self, q: Tensor) -> Tensor:
         """The inverse of the cdf at levels in [0, 1], unchecked: (Q, B) -> (Q, B)."""
         q = q.to(self.nodes).T.contiguous()
         segment = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=self.nodes.shape[1])
-        below, above = self._at(self._below, segment), self._at(self._below, segment + 1)
+        below, above = self._below.gather(1, segment), self._below.gather(1, segment + 1)
         share = ((q - below) / (above - below).clamp_min(_SMALLEST)).clamp(0, 1)
         return self._inside(segment, share).T
 
@@ -217,8 +215,8 @@ class LogLinear:
     def _inside(self, segment: Tensor, share: Tensor) -> Tensor:
         # The value that has this share of its segment's mass to its left, (B, n).
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = _inverse_share(share, self._at(self._rise, inner))
-        z = self._at(self._z, inner) + t * self._at(self._width, inner)
+        t = _inverse_share(share, self._rise.gather(1, inner))
+        z = self._z.gather(1, inner) + t * self._width.gather(1, inner)
         left = share.log() / self._rate_left
         right = self._z[:, -1:] - torch.log1p(-share) / self._rate_right
         return self._to_units(self._by_segment(segment, left, z, right))
@@ -228,10 +226,6 @@ class LogLinear:
         y = self._first + self._span * z
         y = y.maximum(self._first) if self.bounded[0] else y
         return y.minimum(self._last) if self.bounded[1] else y
-
-    @staticmethod
-    def _at(rows: Tensor, index: Tensor) -> Tensor:
-        return rows.gather(1, index)
 
     @cached_property
     def _mean(self) -> Tensor:

@@ -9,7 +9,7 @@ from ebreg.distributions import normal
 
 
 class MixtureLogDensity(torch.autograd.Function):
-    """Log density of a mixture with a backward pass by responsibilities: half the time of autograd's own.
+    """Log density of a mixture with a backward pass by responsibilities, twice as fast as autograd.
 
     Components come first, since reductions over a leading axis are several times faster: values (M, B, D),
     log weights (K, B), means and scales (D, K, B) -> (M, B).
@@ -17,7 +17,7 @@ class MixtureLogDensity(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, log_weights: Tensor, means: Tensor, scales: Tensor) -> Tensor:
-        """Keep the responsibilities, so that the way back needs no exponential."""
+        """Save the responsibilities, so that the backward pass needs no exponential."""
         z, joint, total, top = _responsibilities(value, log_weights, means, scales)
         ctx.save_for_backward(value, log_weights, means, scales, z, joint, total)
         return total.log() + top
@@ -29,7 +29,7 @@ class MixtureLogDensity(torch.autograd.Function):
         if torch.is_grad_enabled():  # second derivatives are wanted, and what was kept has no history
             z, joint, total, _ = _responsibilities(*arguments)
         scales = arguments[-1]
-        share = joint * (grad / total)  # responsibilities times what comes in, (K, M, B)
+        share = joint * (grad / total)  # responsibilities times the incoming gradient, (K, M, B)
         pull = share * z
         by_weight, by_mean = share.sum(dim=1), pull.sum(dim=2) / scales
         by_value = -(pull / scales[:, :, None]).sum(dim=1).movedim(0, -1) if ctx.needs_input_grad[0] else None

@@ -1,4 +1,4 @@
-"""The standard Gaussian, with digits in both tails."""
+"""The standard Gaussian, accurate in both tails."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Ragged answers about a batch of densities: their modes and their highest-density regions."""
+"""Modes and highest-density regions of a batch of densities."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class Modes:
 
     Attributes:
         rows: One entry for each row.
-        array: What makes an array of a list of numbers.
+        array: Makes an array of a list of numbers.
     """
 
     rows: tuple[Mode, ...]

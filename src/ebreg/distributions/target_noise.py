@@ -1,4 +1,4 @@
-"""TargetNoise, the hand-set noise of the baselines."""
+"""TargetNoise: the hand-set noise around the target, of the baselines."""
 
 from collections.abc import Sequence
 

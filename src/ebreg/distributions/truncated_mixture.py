@@ -16,34 +16,34 @@ from ebreg.distributions.regions import Modes
 
 # A mean further out than this, in scales, changes little but the digits that are lost.
 _REACH = 6.0
-# Stands for an infinite end, in scales: no mass lies beyond that a float64 could hold.
+# Stands for an infinite bound, in scales: no mass lies beyond that a float64 could hold.
 _FAR = 40.0
 # Integrates the density of a Gaussian exactly where the box is less than one scale wide.
 _ROOTS, _WEIGHTS = gauss_legendre(10)
 
 
 class TruncatedMixture(GaussianMixture):
-    r"""Mixture of K diagonal Gaussians for each of B rows, each cut off at the ends of a box and normalised.
+    r"""Mixture of K diagonal Gaussians for each of B rows, each truncated to a box and normalised.
 
     .. math::
         q(y) = \sum_k \pi_k \prod_d \frac{N(y_d; \mu_{kd}, \sigma_{kd}^2)}
         {\Phi((b_d - \mu_{kd}) / \sigma_{kd}) - \Phi((a_d - \mu_{kd}) / \sigma_{kd})},
         \quad a_d \le y_d \le b_d
 
-    and zero elsewhere; the ends belong to the box. The mean of a component may lie outside, by 6 scales at
+    and zero elsewhere; the bounds belong to the box. The mean of a component may lie outside, by 6 scales at
     most: one further out counts as one 6 scales from the box. Without that rule the mass of a component could
     be too small for its logarithm to have digits, with nothing gained: so far out, the density in the box is
     close to an exponential, and a smaller scale makes it as steep as any.
 
-    The box is the same in every row. Everything that a :class:`GaussianMixture` answers, this one does, and
-    with infinite ends both are the same.
+    The box is the same in every row. It has every verb of a :class:`GaussianMixture`, and with infinite
+    bounds both are the same.
 
     Args:
         logits: Unnormalised log weights, shape (B, K).
-        means: Of the Gaussians before they are cut, shape (B, K, D).
+        means: Of the Gaussians before truncation, shape (B, K, D).
         scales: Their standard deviations, above 0, shape (B, K, D).
-        low: Lower ends, or -inf, shape (D,). Kept in their own precision.
-        high: Upper ends, or inf, shape (D,).
+        low: Lower bounds, or -inf, shape (D,). Kept in their own precision.
+        high: Upper bounds, or inf, shape (D,).
         validate_args: False skips the checks of values, for use inside a training step.
     """
 
@@ -70,7 +70,7 @@ class TruncatedMixture(GaussianMixture):
                 f"low must lie below high in every target, got {low.tolist()} and {high.tolist()}"
             )
         self.low, self.high = low.to(means.device), high.to(means.device)
-        low, high = self._ends(means.dtype)
+        low, high = self._bounds_in(means.dtype)
         self.means = means.clamp(low - _REACH * scales, high + _REACH * scales)
         self._cut = _Cut.of(self.means, scales, low, high)
         self._log_mass = self._cut.log_mass()  # (B, K, D)
@@ -83,15 +83,15 @@ class TruncatedMixture(GaussianMixture):
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density, -inf outside of the box: (..., B, D) -> (..., B)."""
         self._check_value(value)
-        low, high = self._ends(value.dtype)
+        low, high = self._bounds_in(value.dtype)
         outside = ((value < low) | (value > high)).any(dim=-1)
         return super().log_prob(value.clamp(low, high)).masked_fill(outside, -torch.inf)
 
     def between(self, low: Tensor, high: Tensor) -> "TruncatedMixture":
-        """The same components, cut off at other ends, each of shape (D,)."""
+        """The same components, truncated to other bounds, each of shape (D,)."""
         return TruncatedMixture(self.logits, self.means, self.scales, low, high, validate_args=False)
 
-    def _ends(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def _bounds_in(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # A value on the border is still there after rounding, if both are rounded to one precision.
         return self.low.to(dtype), self.high.to(dtype)
 
@@ -110,13 +110,13 @@ class TruncatedMixture(GaussianMixture):
 
     def _component_moments(self) -> tuple[Tensor, Tensor]:
         # In float64: variances of what is left of a tail are small differences.
-        low, high = self._ends(torch.float64)
+        low, high = self._bounds_in(torch.float64)
         means, scales = self.means.double(), self.scales.double()
         moments = _Cut.of(means, scales, low, high).moments(means, scales, low)
         return moments[0].to(self.means.dtype), moments[1].to(self.means.dtype)
 
     def _share_below(self, value: Tensor, z: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
-        low, high = self._ends(value.dtype)
+        low, high = self._bounds_in(value.dtype)
         # Only finite boxes need a value's place in them; infinity would reach the gradients.
         infinite = low.isinf() | high.isinf()
         place = (value - low.masked_fill(infinite, 0)) / (high - low).masked_fill(infinite, 1)
@@ -153,7 +153,7 @@ class TruncatedMixture(GaussianMixture):
         width: Tensor,
     ) -> Tensor:
         # The value below which a component has the share u of its mass; shapes that broadcast.
-        low, high = self._ends(means.dtype)
+        low, high = self._bounds_in(means.dtype)
         # The mass of the whole Gaussian to the left, and to the right: the smaller has more digits.
         left, right = below + u * mass, above + (1 - u) * mass
         z = torch.special.ndtri(torch.minimum(left, right))
@@ -163,7 +163,7 @@ class TruncatedMixture(GaussianMixture):
         return torch.where(_is_flat(width), low + scales * width * t, curved).clamp(low, high)
 
     def _curve_nodes(self) -> Tensor:
-        low, high = self._ends(self.means.dtype)
+        low, high = self._bounds_in(self.means.dtype)
         ends = torch.cat([low, high])
         ends = ends[ends.isfinite()][:, None].expand(-1, self.batch_shape[0])
         return torch.cat([self._nodes_around(self.means.clamp(low, high)).clamp(low, high), ends])
@@ -173,9 +173,9 @@ class TruncatedMixture(GaussianMixture):
         return bool(self.low.isfinite()), bool(self.high.isfinite())
 
     def _climb(self, starts: Tensor) -> Modes:
-        # Beyond an end the density goes on as at the end and slowly falls: steps along the border stay long,
+        # Beyond a bound the density continues as at the bound and slowly falls: steps along it stay long,
         # where a wall would stop them.
-        low, high = self._ends(starts.dtype)
+        low, high = self._bounds_in(starts.dtype)
         spread = self.stddev.detach()
 
         def hill(y: Tensor) -> Tensor:
@@ -188,11 +188,11 @@ class TruncatedMixture(GaussianMixture):
 
 @dataclass(frozen=True)
 class _Cut:
-    """The ends of a box as Gaussians see them, in their scales from their means; any shape.
+    """The bounds of a box in scales of Gaussians from their means; any shape.
 
     Attributes:
-        start: The lower end.
-        end: The upper end.
+        start: The lower bound.
+        end: The upper bound.
         width: From one to the other; not their difference, which has no digits where it is small.
         mass: Mass of the Gaussian in the box; without digits where the box is narrow.
     """
@@ -220,7 +220,7 @@ class _Cut:
 
     @property
     def tilt(self) -> Tensor:
-        """How far the log density falls from the lower end to the upper one."""
+        """How far the log density falls from the lower bound to the upper one."""
         return 0.5 * (self.start + self.end) * self.width
 
     def log_mass(self) -> Tensor:

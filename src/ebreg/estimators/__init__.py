@@ -1,4 +1,4 @@
-"""Estimators: regressors with the API of scikit-learn, and their predictions."""
+"""Regressors with the API of scikit-learn that predict whole distributions."""
 
 from ebreg.estimators.base import DistributionRegressor
 from ebreg.estimators.energy import EnergyRegressor

@@ -1,4 +1,4 @@
-"""The ends of the targets, as users write them."""
+"""Bounds of the targets, as users write them."""
 
 from collections.abc import Sequence
 from numbers import Real
@@ -10,7 +10,7 @@ from ebreg.units import Bounds
 
 
 def parse_bounds(bounds: Any, n_targets: int) -> Bounds:
-    """Bounds from (low, high), or from one such pair for each target; None is an open end."""
+    """Bounds from (low, high), or from one such pair for each target; None is no bound."""
     if bounds is None:
         return Bounds.none(n_targets)
     given = bounds.tolist() if hasattr(bounds, "tolist") else bounds  # arrays and tensors
@@ -20,7 +20,7 @@ def parse_bounds(bounds: Any, n_targets: int) -> Bounds:
     if len(pairs) != n_targets or not all(_is_pair(pair) for pair in pairs):
         raise ValueError(
             f"bounds must be a pair (low, high), or one pair for each of the {n_targets} targets, with None "
-            f"for an open end; got {bounds!r}"
+            f"where there is no bound; got {bounds!r}"
         )
     low = [-torch.inf if pair[0] is None else float(pair[0]) for pair in pairs]
     high = [torch.inf if pair[1] is None else float(pair[1]) for pair in pairs]
@@ -31,5 +31,5 @@ def _is_pair(value: Any) -> bool:
     return (
         isinstance(value, Sequence)
         and len(value) == 2
-        and all(end is None or isinstance(end, Real) for end in value)
+        and all(bound is None or isinstance(bound, Real) for bound in value)
     )

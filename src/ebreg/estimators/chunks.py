@@ -27,6 +27,8 @@ class Chunks:
     """
 
     def __init__(self, model: Model, x: Tensor, accuracy: Accuracy | None = None, n_rows: int | None = None):
+        if not isinstance(accuracy, Accuracy | None):
+            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         self.model, self.x, self.accuracy = model, x, accuracy
         default = _ROWS if model.n_targets == 1 else _ROWS_SEVERAL
         self.n_rows = default if n_rows is None else checks.at_least("chunk", n_rows, 1)
@@ -39,7 +41,9 @@ class Chunks:
     def __iter__(self) -> Iterator[tuple[slice, Predictive]]:
         """Rows and their distribution; at least one chunk, also of no rows: it has the shapes of answers."""
         for start in self._starts:
-            yield slice(start, start + self.n_rows), self._chunk(start)
+            rows = slice(start, start + self.n_rows)
+            p = self._kept.get(start)
+            yield rows, self._make(rows) if p is None else p
 
     def take(self, rows: Tensor) -> "Chunks":
         """Some of the rows, by their numbers; what is kept of them is not made again."""
@@ -56,13 +60,12 @@ class Chunks:
     def _starts(self) -> range:
         return range(0, max(1, len(self)), self.n_rows)
 
-    def _chunk(self, start: int) -> Predictive:
-        if start in self._kept:
-            return self._kept[start]
-        p = self.model.predictive(self.x[start : start + self.n_rows], self.accuracy)
-        if self._bytes + _n_bytes(p) <= KEPT_BYTES:
-            self._kept[start] = p
-            self._bytes += _n_bytes(p)
+    def _make(self, rows: slice) -> Predictive:
+        p = self.model.predictive(self.x[rows], self.accuracy)
+        size = _n_bytes(p)
+        if self._bytes + size <= KEPT_BYTES:
+            self._kept[rows.start] = p
+            self._bytes += size
         return p
 
 

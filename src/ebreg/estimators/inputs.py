@@ -1,4 +1,4 @@
-"""The user's X and y as tensors: checked, never changed, with the names and the index that they carry."""
+"""The user's X, y and sample_weight as tensors: checked, never changed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _num_samples, check_array, validate_data
+from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 
 from ebreg._utils import checks
+
+# Attributes of a fitted estimator that describe the X it was fitted on.
+FORMAT = ("n_features_in_", "feature_names_in_", "input_shape_", "input_dtype_")
 
 
 @dataclass(frozen=True)
@@ -18,8 +21,8 @@ class Targets:
 
     Attributes:
         y: Shape (n, D), float64.
-        drop_axis: Whether they came as (n,).
-        names: Of the targets, where they came with names.
+        drop_axis: Whether the user gave them with shape (n,).
+        names: Names of the targets, or None.
     """
 
     y: Tensor
@@ -28,85 +31,107 @@ class Targets:
 
 
 def table(estimator: BaseEstimator, X: Any, reset: bool) -> Tensor:
-    """A table X as (n, C), float64; ``reset`` notes the number and the names of its columns."""
+    """A table X as a tensor (n, C), float64.
+
+    Args:
+        estimator: Holds the number of columns and their names; ``reset`` sets them.
+        X: A table of numbers.
+        reset: Whether X defines the format, as in a fit, or must have it.
+    """
     _refuse_dates("X", X)
-    array = validate_data(estimator, on_host(X), dtype=np.float64, reset=reset, ensure_min_samples=int(reset))
-    return torch.from_numpy(_shareable(array))
+    array = validate_data(estimator, to_host(X), dtype=np.float64, reset=reset, ensure_min_samples=int(reset))
+    return checks.numbers("X", array).contiguous()
 
 
-def examples(X: Any) -> Tensor:
-    """Inputs of the user's own backbone, (n, ...), in their own dtype."""
-    array = X.to_numpy() if hasattr(X, "to_numpy") else X
-    x = checks.numbers("X", _shareable(array) if isinstance(array, np.ndarray) else array).detach()
+def examples(estimator: BaseEstimator, X: Any, reset: bool) -> Tensor:
+    """Inputs of the user's own backbone as a tensor (n, ...), in their own dtype.
+
+    Args:
+        estimator: Holds the shape and the dtype of an example, and the names of columns; ``reset`` sets them.
+        X: Examples, one a row.
+        reset: Whether X defines the format, as in a fit, or must have it.
+    """
+    validate_data(estimator, X, reset=reset, skip_check_array=True, ensure_2d=False)  # names of columns only
+    x = checks.numbers("X", X).detach().contiguous()
     if x.dim() < 2:
         raise ValueError(f"X must have shape (n, ...) with one example a row, got {tuple(x.shape)}")
     if x.is_floating_point():
         checks.finite("X", x)
-    return x
+    if reset:
+        estimator.input_shape_, estimator.input_dtype_ = tuple(x.shape[1:]), x.dtype
+        return x
+    return _in_format(x, estimator.input_shape_, estimator.input_dtype_)
 
 
-def examples_like(X: Any, shape: tuple[int, ...], dtype: torch.dtype | None) -> Tensor:
-    """The same for a backbone that was fitted on examples of a shape and, where it is known, a dtype."""
-    x = examples(X)
+def _in_format(x: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     if tuple(x.shape[1:]) != shape:
         raise ValueError(f"X has examples of shape {tuple(x.shape[1:])}; the model was fitted on {shape}")
-    if dtype is None:
-        return x
-    # The kind of numbers is kept, not their precision: a list of whole numbers may stand for real ones.
+    # The kind of numbers is kept, not their precision: a list of integers may stand for real numbers.
     cast = x if dtype.is_floating_point and x.is_floating_point() else x.to(dtype)
     if not dtype.is_floating_point and not torch.equal(cast.to(x.dtype), x):
         raise ValueError(f"X must hold numbers of type {dtype}, as the model was fitted on; got {x.dtype}")
     return cast
 
 
-def targets(X: Any, y: Any) -> Targets:
-    """Targets y, (n,) or (n, D), for the rows of X."""
+def targets(y: Any) -> Targets:
+    """Targets y, (n,) or (n, D)."""
     if y is None:
-        # The wording that scikit-learn looks for.
+        # scikit-learn's checks look for this wording.
         raise ValueError("This estimator requires y to be passed, but the target y is None")
     names = _names(y)
     if names is not None and len(set(names)) < len(names):
         raise ValueError(f"the columns of y must have different names, got {', '.join(names)}")
     _refuse_dates("y", y)
     array = check_array(
-        on_host(y), ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=1, allow_nd=True
+        to_host(y), ensure_2d=False, dtype=np.float64, input_name="y", ensure_min_samples=1, allow_nd=True
     )
     if array.ndim not in (1, 2):
         raise ValueError(f"y must have shape (n,) or (n, D), got {array.shape}")
-    if len(array) != _num_samples(X):
-        raise ValueError(
-            f"X and y must have as many rows as each other, got {_num_samples(X)} and {len(array)}"
-        )
     if array.ndim == 2 and array.shape[1] == 0:
         raise ValueError(f"y must have at least one column, got shape {array.shape}")
-    y = torch.from_numpy(np.array(array, dtype=np.float64))
-    return Targets(y.reshape(len(y), -1), array.ndim == 1, names)
+    values = torch.tensor(array, dtype=torch.float64)
+    return Targets(values.reshape(len(values), -1), array.ndim == 1, names)
+
+
+def weights(sample_weight: Any, n_rows: int) -> Tensor | None:
+    """Weights of the rows, (n,), float64; None: all rows have the same."""
+    if sample_weight is None:
+        return None
+    values = checks.numbers("sample_weight", sample_weight).detach().cpu().double()
+    checks.shape("sample_weight", values, (n_rows,))
+    checks.finite("sample_weight", values)
+    if (values < 0).any():
+        raise ValueError(f"sample_weight must not be negative, got {values.min().item():g}")
+    if not (values > 0).any():
+        raise ValueError("sample_weight must be above zero for at least one row; all weights are zero")
+    return values
+
+
+def check_same_length(x: Tensor, y: Tensor) -> None:
+    """Require as many rows of X as of y."""
+    if len(x) != len(y):
+        raise ValueError(f"X and y must have the same number of rows, got {len(x)} and {len(y)}")
 
 
 def index_of(X: Any) -> Any:
-    """The labels of the rows of a data frame, or None."""
+    """The row labels of a data frame, or None."""
     return X.index if hasattr(X, "index") and hasattr(X, "columns") else None
 
 
-def on_host(values: Any) -> Any:
-    """A tensor as an array, from any device, of any precision; anything else as it is."""
+def to_host(values: Any) -> Any:
+    """A tensor of any device and precision as an array; anything else unchanged."""
     if not isinstance(values, Tensor):
         return values
     values = values.detach().cpu()
     return (values if values.is_complex() else values.double()).numpy()
 
 
-def _shareable(array: np.ndarray) -> np.ndarray:
-    # Torch takes neither reversed arrays nor, without a warning, those that may not be written to.
-    return np.ascontiguousarray(array) if array.flags.writeable else array.copy()
-
-
 def _refuse_dates(name: str, values: Any) -> None:
-    # scikit-learn would read them as nanoseconds.
+    # scikit-learn would convert them to nanoseconds.
     dtypes = getattr(values, "dtypes", getattr(values, "dtype", None))
     kinds = [getattr(dtype, "kind", "") for dtype in (dtypes if np.iterable(dtypes) else [dtypes])]
     if set(kinds) & {"M", "m"}:
-        raise ValueError(f"{name} holds dates or times; turn them into numbers, such as days since a date")
+        raise ValueError(f"{name} holds dates or times; convert them to numbers, such as days since a date")
 
 
 def _names(y: Any) -> list[str] | None:

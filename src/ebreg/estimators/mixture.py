@@ -1,51 +1,58 @@
-"""MixtureDensityRegressor: a mixture density network, with an energy-based teacher or alone."""
+"""MixtureDensityRegressor: a mixture density network, with or without an energy-based teacher."""
 
-import copy
 from typing import Any
 
 from torch import nn
 
 from ebreg._utils import checks
 from ebreg.estimators.base import DistributionRegressor
-from ebreg.estimators.design import Design
+from ebreg.estimators.blueprint import Blueprint
 from ebreg.methods import Method, MixtureNLL, MixtureTeacher
 from ebreg.models import MixtureModel
-from ebreg.units import Units
 
 
 class MixtureDensityRegressor(DistributionRegressor):
-    """Regression that learns the whole distribution p(y | x), as a mixture of Gaussians.
+    """Regression that learns the whole distribution p(y | x) as a mixture of Gaussians.
 
-    Every answer is in closed form or nearly so, and fast. It answers all that :class:`EnergyRegressor` does.
+    Its predictions are fast: they are closed forms of the mixture. It has all methods of
+    :class:`EnergyRegressor`.
 
     Args:
-        teacher: ``"energy"``: an energy-based model learns beside it and teaches it; it is thrown away. None:
-            the mixture learns from the data alone.
-        n_components: Of the mixture.
-        width: Of the layers of the networks.
+        teacher: ``"energy"``: an energy-based model is trained at the same time and teaches the mixture; it
+            is not kept. With a ``backbone``, it trains a copy of its own. None: the mixture learns from the
+            data alone.
+        n_components: Number of Gaussians in the mixture.
+        width: Width of the hidden layers.
         n_draws: Draws of the mixture for each row and step, for the teacher.
-        backbone: See :class:`EnergyRegressor`; the teacher trains a copy of its own.
-        bounds: See :class:`EnergyRegressor`.
-        max_iter: See :class:`EnergyRegressor`.
-        batch_size: See :class:`EnergyRegressor`.
-        learning_rate: See :class:`EnergyRegressor`.
-        weight_decay: See :class:`EnergyRegressor`.
-        early_stopping: See :class:`EnergyRegressor`.
-        validation_fraction: See :class:`EnergyRegressor`.
-        n_iter_no_change: See :class:`EnergyRegressor`.
-        refit: See :class:`EnergyRegressor`.
-        device: See :class:`EnergyRegressor`.
-        random_state: See :class:`EnergyRegressor`.
-        verbose: See :class:`EnergyRegressor`.
+        backbone: A torch module that maps a batch of inputs to features (B, H). A copy of it is trained, on
+            the inputs as they are. None: a network for tables, with standardised columns.
+        bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of
+            a number is no bound.
+        max_iter: Maximum number of epochs; None: about 4,500 steps, and at least 10 epochs.
+        batch_size: Rows a step; None: between 16 and 1,024, by the number of rows.
+        learning_rate: Highest learning rate of Adam.
+        weight_decay: Decoupled weight decay, as in AdamW.
+        early_stopping: Whether to split off validation rows, keep the weights of the epoch that is best on
+            them, and stop when no further epoch is better.
+        validation_fraction: Fraction of the rows used for validation; "auto": a tenth, but at least 20 and at
+            most 4,000 rows, never more than a third, and none of fewer than 15.
+        n_iter_no_change: Epochs without improvement before training stops; None: a third of ``max_iter``.
+        refit: Whether to fine-tune on all rows, validation rows included, after early stopping, for a sixth
+            as many epochs.
+        device: Device to train and predict on: "auto", "cpu", "cuda".
+        random_state: None, an integer or a numpy RandomState: seeds the split, the weights and the draws.
+        verbose: Whether to show a progress bar; "auto": in a terminal or a notebook, once the training has
+            taken two seconds.
 
     Attributes:
         model_: The trained :class:`ebreg.models.MixtureModel`.
-        history_: For every pass, the means of the losses, and ``validation_nll`` where it was computed.
-        n_iter_: Passes over the data until it stopped, before the last stretch.
-        best_epoch_: The pass whose weights were kept, counted from 0; None without validation.
+        history_: One entry per epoch: the mean of each loss, and ``validation_nll`` where it was computed.
+            Fine-tuning follows at the end.
+        n_iter_: Number of epochs before fine-tuning.
+        best_epoch_: The epoch whose weights were kept, counted from 0; None without validation rows.
         interrupted_: Whether Ctrl-C ended the fit early.
-        n_features_in_: Columns of X.
-        feature_names_in_: Their names, where X had them.
+        n_features_in_: Number of columns of X.
+        feature_names_in_: Names of the columns, where X had them.
         target_names_: Names of the targets, or None.
     """
 
@@ -71,7 +78,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         refit: bool = True,
         device: str = "auto",
         random_state: Any = None,
-        verbose: bool = True,
+        verbose: bool | str = "auto",
     ):
         self.teacher = teacher
         self.n_components = n_components
@@ -91,12 +98,12 @@ class MixtureDensityRegressor(DistributionRegressor):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _method(self, design: Design, units: Units, backbone: nn.Module | None) -> Method:
+    def _method(self, model: MixtureModel, blueprint: Blueprint | None) -> Method:
         checks.one_of("teacher", self.teacher, ["energy", None])
-        model = MixtureModel.of(design.parts(units.standard_bounds, backbone), units)
         if self.teacher is None:
             return MixtureNLL(model)
-        teachers = design.parts(units.standard_bounds, copy.deepcopy(backbone))
+        assert blueprint is not None  # there is no warm start
+        teacher = blueprint.networks()
         return MixtureTeacher(
-            model, teachers.energy, teachers.backbone, n_draws=self.n_draws, tail=units.tail
+            model, teacher.energy, teacher.backbone, n_draws=self.n_draws, tail=blueprint.units.tail
         )

@@ -145,7 +145,7 @@ def _model(
     n_inputs = None if design.n_inputs is None else tensors["x_units.shift"].numel()
     units = Units.blank(n_inputs, n_targets, design.bounded)
     with torch.device("meta"):
-        networks = design.parts(units.standard_bounds, backbone)
+        networks = design.networks(units.standard_bounds, backbone)
     model = keeps.of(networks, units)
     folders.fill(model, tensors)
     return model

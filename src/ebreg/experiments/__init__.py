@@ -1,1 +1,1 @@
-"""The paper's experiments as rows of data: trained, recorded, reported and drawn by one command each."""
+"""The paper's tables and figures: settings, trainings, records and reports."""

@@ -1,101 +1,58 @@
-"""The demo: train the paper's method on its first 1-D data set; draw truth, model, proposal and samples."""
+"""The demo: the paper's method on its first 1-D data set, trained, evaluated and drawn."""
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from ebreg import metrics, plots
-from ebreg.datasets import ToyTask, gustafsson
+from ebreg._utils.random_state import seeded
+from ebreg.datasets import gustafsson
+from ebreg.experiments.experiment import one_thread
 from ebreg.methods import JointNCE
 from ebreg.models import EnergyModel
-from ebreg.predictive import Accuracy, Predictive
+from ebreg.predictive import Accuracy
 from ebreg.training import fit
 from ebreg.training.config import TrainingConfig
 
-
-@dataclass(frozen=True)
-class DemoResult:
-    """What the demo measured, and where the picture is."""
-
-    kl_energy: float
-    kl_proposal: float
-    effective_sample_size: float
-    n_draws: int
-    seconds: float
-    picture: Path
-
-    def __str__(self) -> str:
-        return "\n".join(
-            [
-                f"KL(truth || energy-based model)   {self.kl_energy:.4f}",
-                "    (the paper's ten-wide networks, mean of the best 5 of 20 runs: 0.032)",
-                f"KL(truth || proposal)             {self.kl_proposal:.4f}",
-                f"effective sample size             {self.effective_sample_size:.0f} of {self.n_draws} draws",
-                f"training                          {self.seconds:.1f} s",
-                f"picture                           {self.picture}",
-            ]
-        )
+_N_DRAWS = 1024
 
 
-def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -> DemoResult:
-    """Train, measure, draw.
-
-    Args:
-        folder: Where the picture goes; a picture that is there already is kept, and the new one numbered.
-        epochs: Passes over the data.
-        seed: Of the weights, the order of the data and the draws.
-        progress: Whether to show a progress bar.
-    """
-    plots.require_matplotlib()  # what can fail fails before the training
+def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -> str:
+    """Train, evaluate and draw; returns the results as text. An existing picture is kept."""
+    plots.require_matplotlib()
     folder.mkdir(parents=True, exist_ok=True)
-    picture = _free_name(folder, "figure2", ".png")
+    names = (folder / f"figure2{'' if i == 1 else f'-{i}'}.png" for i in range(1, 10_000))
+    picture = next(path for path in names if not path.exists())
     task = gustafsson()
-    with torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(seed)
+    with seeded(seed):
         model = EnergyModel.for_table(task.x_train, task.y_train)
-    training = fit(
-        JointNCE(model),
-        (task.x_train, task.y_train),
-        config=TrainingConfig(epochs=epochs, seed=seed),
-        progress=progress,
-    )
-    x = task.x_grid()[::8]
-    n_draws = 1024
-    p = model.predictive(x, Accuracy(n_diagnostic_draws=n_draws))
-    targets = task.y_grid()[:, None].expand(-1, len(x), 1)  # (G, B, 1)
-    truth = task.log_density(x.T, task.y_grid())
-    energy, proposal = p.log_prob(targets), p.proposal.log_prob(targets)
-    _draw(task, x, truth, energy, proposal, p, picture)
-    return DemoResult(
-        kl_energy=metrics.kl_on_grid(truth, energy).mean().item(),
-        kl_proposal=metrics.kl_on_grid(truth, proposal).mean().item(),
-        effective_sample_size=p.effective_sample_size.mean().item(),
-        n_draws=n_draws,
-        seconds=training.seconds,
-        picture=picture,
-    )
-
-
-def _draw(
-    task: ToyTask, x: Tensor, truth: Tensor, energy: Tensor, proposal: Tensor, p: Predictive, picture: Path
-) -> None:
+    config = TrainingConfig(epochs=epochs, seed=seed)
+    with one_thread():
+        training = fit(JointNCE(model), (task.x_train, task.y_train), config=config, progress=progress)
+    x, y = task.x_grid()[::8], task.y_grid()
+    p = model.predictive(x, Accuracy(n_diagnostic_draws=_N_DRAWS))
+    targets = y[:, None].expand(-1, len(x), 1)  # (G, B, 1)
+    truth, energy, proposal = task.log_density(x.T, y), p.log_prob(targets), p.proposal.log_prob(targets)
+    samples = p.sample(4, torch.Generator().manual_seed(0))
     every = 4  # of the grid is as fine as the picture
-    y = task.y_grid()[::every, 0]
-    samples = p.sample(4, torch.Generator().manual_seed(0))[..., 0]
-    figure, axes = plots.side_by_side(
-        {
-            "Ground truth": lambda ax: plots.density(x[:, 0], y, truth[::every], ax),
-            "Energy-based model": lambda ax: plots.density(x[:, 0], y, energy[::every], ax),
-            "Proposal": lambda ax: plots.density(x[:, 0], y, proposal[::every], ax),
-            "Samples of the model": lambda ax: plots.scatter(x[:, 0].repeat(4), samples.flatten(), ax),
-        }
-    )
+    densities = {"Ground truth": truth, "Energy-based model": energy, "Proposal": proposal}
+    panels: dict[str, Any] = {
+        title: partial(plots.density, x[:, 0], y[::every, 0], log_density[::every])
+        for title, log_density in densities.items()
+    }
+    panels["Samples of the model"] = partial(plots.scatter, x[:, 0].repeat(4), samples.flatten())
+    figure, axes = plots.side_by_side(panels)
     axes[0].set_ylim(-1.6, 2.2)
     plots.save(figure, picture)
-
-
-def _free_name(folder: Path, stem: str, suffix: str) -> Path:
-    names = (folder / f"{stem}{'' if i == 1 else f'-{i}'}{suffix}" for i in range(1, 10_000))
-    return next(path for path in names if not path.exists())
+    return "\n".join(
+        [
+            f"KL(truth || energy-based model)   {metrics.kl_on_grid(truth, energy).mean():.4f}",
+            "    (the paper's ten-wide networks, mean of the best 5 of 20 runs: 0.032)",
+            f"KL(truth || proposal)             {metrics.kl_on_grid(truth, proposal).mean():.4f}",
+            f"effective sample size             {p.effective_sample_size.mean():.0f} of {_N_DRAWS} draws",
+            f"training                          {training.seconds:.1f} s",
+            f"picture                           {picture}",
+        ]
+    )

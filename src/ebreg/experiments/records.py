@@ -1,51 +1,55 @@
-"""Records: one small file for every finished run, written whole or not at all."""
+"""Records: one JSON file for each finished run, written atomically."""
 
+import math
 from pathlib import Path
 from typing import Any
 
-from ebreg.saving import atomic_files, records
+from ebreg.errors import EbregError
+from ebreg.saving import records
 
-_ROOM = 4096  # bytes that a record may take
+# The first metric of every table; a record without it is one of a failed run.
+PAPER_METRIC = "on_grid"
+# What a record holds beside metrics; these stay when a model is evaluated again.
+TRAINING = ("settings", "versions", "seconds", "cpu_seconds")
 
 
-class Records:
-    """The records of runs in a folder, which several processes may write to.
+def write(path: Path, record: dict[str, Any], overwrite: bool = False) -> None:
+    """Write a record; one that exists stays, unless it shall be overwritten."""
+    if overwrite:
+        records.replace(path, record)
+    else:
+        records.write(path, record)
 
-    A record is written under another name and then given its own, so whoever reads sees all of it or nothing,
-    and a process that is killed loses the run it was at.
 
-    Args:
-        folder: Made with the first record.
+def read(path: Path) -> dict[str, Any] | None:
+    """Read and validate a record; None if there is none.
+
+    Raises:
+        EbregError: If it cannot be read, or is damaged.
     """
+    try:
+        record = records.read(path)
+    except FileNotFoundError:
+        return None
+    if not _is_record(record):
+        raise EbregError(f"{path} is damaged, or not a record; delete it to repeat its run")
+    return record
 
-    def __init__(self, folder: Path):
-        self.folder = folder
 
-    def prepare(self) -> None:
-        """Make the folder, and fail now rather than with the first record."""
-        atomic_files.require_room(self.folder, _ROOM)
+def finite_or_none(metrics: dict[str, float]) -> dict[str, float | None]:
+    """Metrics as JSON can hold them: None for NaN and infinity."""
+    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
 
-    def write(self, key: str, record: dict[str, Any]) -> bool:
-        """Keep a record; one that exists is left as it is. Whether it was kept."""
-        return records.write(self._path(key), record)
 
-    def replace(self, key: str, record: dict[str, Any]) -> None:
-        """Keep a record in place of the one that is there."""
-        records.replace(self._path(key), record)
+def _is_record(record: dict[str, Any]) -> bool:
+    if not all(isinstance(record.get(name), dict) for name in ("settings", "versions")):
+        return False
+    if "failure" in record:
+        return isinstance(record["failure"], str) and record.get(PAPER_METRIC) is None
+    numbers = {name: value for name, value in record.items() if name not in ("settings", "versions")}
+    required = (numbers.get(name) for name in (PAPER_METRIC, "seconds", "cpu_seconds"))
+    return all(map(_is_number, required)) and all(v is None or _is_number(v) for v in numbers.values())
 
-    def keys(self) -> list[str]:
-        """Names of all records, in order."""
-        return sorted(path.stem for path in self.folder.glob("*.json"))
 
-    def read(self, key: str) -> dict[str, Any] | None:
-        """A record, or None."""
-        try:
-            return records.read(self._path(key))
-        except FileNotFoundError:
-            return None
-
-    def __contains__(self, key: str) -> bool:
-        return self._path(key).exists()
-
-    def _path(self, key: str) -> Path:
-        return self.folder / f"{key}.json"
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | int) and math.isfinite(value)

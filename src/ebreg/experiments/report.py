@@ -1,4 +1,4 @@
-"""The report of a table: the paper's value beside ours, the best runs as published, and all of them."""
+"""Reports: the results of a table as Markdown and CSV, our values beside the paper's."""
 
 import csv
 import io
@@ -7,39 +7,46 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from ebreg.experiments.cells import Cell, Run
-from ebreg.experiments.tables import Measure, Table
+from ebreg.experiments.experiment import Result
+from ebreg.experiments.records import PAPER_METRIC
+from ebreg.experiments.settings import Setting
+from ebreg.experiments.tables import Make, Metric, Table
 from ebreg.saving import atomic_files
 
 _N_BEST, _N_RUNS = 5, 20  # the paper reports the mean of the best 5 of 20
+_BEST = "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as in the paper."
 
 
-class Finished(NamedTuple):
-    """A run and its record."""
+def read_results(table: Table, make: Make, datasets: Sequence[str], folder: Path) -> dict[str, Result]:
+    """Read the records of a table in a folder, by their keys; those of other data sets are left out.
 
-    run: Run
-    record: dict[str, Any]
+    Raises:
+        EbregError: If a record is damaged, or was made with other settings.
+    """
+    found = (table.find(make, path.stem, datasets) for path in sorted(folder.glob("*.json")))
+    read = ((each, each.read(folder)) for each in found if each is not None)
+    return {each.key: Result(each, record) for each, record in read if record is not None}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All finished runs of a cell on a data set; for every measure lower is better.
+    """The finished runs of a setting on a data set; lower is better for every metric.
 
     Attributes:
         dataset: Name of the data set.
-        cell: The setting.
+        setting: The setting.
         paper: The published value: the mean of the best 5 of 20 runs on the test set.
-        best_5: What the paper reports, of ours: of the runs with seeds 0 to 19; None if some are missing.
-        values: Of all runs that gave a number by the paper's measure, by measure, rising.
-        n_runs: How many were finished.
+        best_5: The same of our runs with seeds 0 to 19; None if some are missing.
+        values: Of the runs that did not fail, by metric, in ascending order.
+        n_runs: Number of finished runs.
         seconds: Median wall time of a training.
-        cpu_seconds: Median processor time of a training.
+        cpu_seconds: Median CPU time of a training.
     """
 
     dataset: str
-    cell: Cell
+    setting: Setting
     paper: float | None
     best_5: float | None
     values: dict[str, tuple[float, ...]]
@@ -48,66 +55,52 @@ class Summary:
     cpu_seconds: float | None
 
     @property
-    def first(self) -> tuple[float, ...]:
-        """Of all runs, by the paper's measure."""
-        return next(iter(self.values.values()))
-
-    @property
     def n_failures(self) -> int:
-        """How many runs gave no number."""
-        return self.n_runs - len(self.first)
+        """Number of runs without a value of the paper's metric."""
+        return self.n_runs - len(self.values[PAPER_METRIC])
 
-    def median(self, measure: str) -> float | None:
-        """Of all runs that gave a number."""
-        return _of(statistics.median, self.values[measure])
+    def median(self, metric: str) -> float | None:
+        """Median of the runs that did not fail."""
+        return _of(statistics.median, self.values[metric])
 
-    def worst(self, measure: str) -> float | None:
-        """The same."""
-        return _of(max, self.values[measure])
+    def worst(self, metric: str) -> float | None:
+        """Worst of the runs that did not fail."""
+        return _of(max, self.values[metric])
 
 
-def summarize(table: Table, finished: Sequence[Finished], published: bool = True) -> list[Summary]:
-    """Summaries by data set and cell, in the order of the table.
-
-    Args:
-        table: The table.
-        finished: Some of its runs.
-        published: Whether the data are those of the paper, whose values then stand beside.
-    """
-    groups: dict[tuple[str, str], list[Finished]] = {}
-    for each in finished:
-        groups.setdefault((each.run.dataset, each.run.cell.name), []).append(each)
+def summarize(table: Table, results: Sequence[Result]) -> list[Summary]:
+    """Summaries by data set and setting, in the order of the table."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.experiment.source.name, result.experiment.setting.name), []).append(result)
     return [
-        _summary(table, dataset, cell, groups[dataset, cell.name], published)
+        _summary(table, groups[dataset, setting.name])
         for dataset in table.datasets
-        for cell in table.cells.values()
-        if (dataset, cell.name) in groups
+        for setting in table.settings.values()
+        if (dataset, setting.name) in groups
     ]
 
 
-def _summary(table: Table, dataset: str, cell: Cell, finished: list[Finished], published: bool) -> Summary:
-    first = table.measures[0].name
-    good = [record for _, record in finished if record.get(first) is not None]
+def _summary(table: Table, results: list[Result]) -> Summary:
+    source, setting = results[0].experiment.source, results[0].experiment.setting
+    good = [record for _, record in results if record.get(PAPER_METRIC) is not None]
+    of_20 = [record.get(PAPER_METRIC) for experiment, record in results if experiment.seed < _N_RUNS]
+    best = sorted(value for value in of_20 if value is not None)[:_N_BEST] if len(of_20) == _N_RUNS else []
     return Summary(
-        dataset=dataset,
-        cell=cell,
-        paper=cell.published.get(dataset) if published else None,
-        best_5=_best_5(first, [record for run, record in finished if run.seed < _N_RUNS]),
-        values={measure.name: _rising(measure.name, good) for measure in table.measures},
-        n_runs=len(finished),
+        dataset=source.name,
+        setting=setting,
+        paper=setting.published.get(source.name) if source.is_published else None,
+        best_5=_of(statistics.mean, best),
+        values={metric.name: _ascending(metric.name, good) for metric in table.metrics},
+        n_runs=len(results),
         seconds=_of(statistics.median, [record["seconds"] for record in good]),
         cpu_seconds=_of(statistics.median, [record["cpu_seconds"] for record in good]),
     )
 
 
-def _best_5(measure: str, records: list[dict[str, Any]]) -> float | None:
-    values = sorted(record[measure] for record in records if record.get(measure) is not None)
-    return _of(statistics.mean, values[:_N_BEST] if len(records) == _N_RUNS else ())
-
-
-def _rising(measure: str, records: list[dict[str, Any]]) -> tuple[float, ...]:
-    # What is not finite has no number in a record, and is the worst there is; some measures do not apply.
-    values = [record[measure] for record in records if measure in record]
+def _ascending(metric: str, records: list[dict[str, Any]]) -> tuple[float, ...]:
+    # A record has None for a value that is not finite, the worst there is; some metrics do not apply.
+    values = [record[metric] for record in records if metric in record]
     return tuple(sorted(math.inf if value is None else value for value in values))
 
 
@@ -115,78 +108,81 @@ def _of(statistic: Callable[[Sequence[float]], float], values: Sequence[float]) 
     return statistic(values) if values else None
 
 
-def markdown(table: Table, summaries: Sequence[Summary], command: str, notes: Sequence[str] = ()) -> str:
-    """The report as people read it: a table for each data set.
+def write_report(
+    folder: Path, table: Table, results: Sequence[Result], command: str
+) -> tuple[list[Summary], str]:
+    """Write a report as Markdown, the summaries and all runs as CSV; returns summaries and Markdown."""
+    summaries = summarize(table, results)
+    text = markdown(table, results, summaries, command)
+    write_text(folder / f"{table.name}.md", text)
+    write_text(folder / f"{table.name}.csv", rows_csv([_as_row(summary) for summary in summaries]))
+    write_text(folder / "runs.csv", runs_csv(table, results))
+    return summaries, text
 
-    Args:
-        table: The table.
-        summaries: Of its cells.
-        command: What made it.
-        notes: Sentences below the heading.
-    """
-    made = f"Made by `{command}`; which cells, and how many runs of each, is what the tables below say."
-    lines = [f"# {table.title}", "", made, "", *notes]
-    for dataset in dict.fromkeys(summary.dataset for summary in summaries):
-        lines += ["", f"## {dataset}: {table.datasets[dataset]}", ""]
-        lines += _lines(table, [summary for summary in summaries if summary.dataset == dataset])
+
+def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summary], command: str) -> str:
+    """The report with one Markdown table for each data set."""
+    sources = {result.experiment.source.name: result.experiment.source for result in results}
+    versions = {f"{name} {v}" for _, record in results for name, v in record["versions"].items()}
+    lines = [
+        f"# {table.title}",
+        "",
+        f"Made by `{command}`; the tables below list the settings and their numbers of runs.",
+        "",
+        *(f"* {name}: {sources[name].description}." for name in table.datasets if name in sources),
+        *([_BEST] if any(summary.best_5 is not None for summary in summaries) else []),
+        "* *median (worst)*: of the runs that did not fail.",
+        *table.notes,
+        "* *CPU seconds*: median CPU time of a training, one thread.",
+        f"* *versions*: {', '.join(sorted(versions))}.",
+    ]
+    for name in dict.fromkeys(summary.dataset for summary in summaries):
+        lines += ["", f"## {name}: {table.datasets[name]}", ""]
+        lines += _lines(table, [summary for summary in summaries if summary.dataset == name])
     return "\n".join([*lines, ""])
 
 
 def _lines(table: Table, summaries: Sequence[Summary]) -> list[str]:
-    measures = [m for m in table.measures if any(summary.values[m.name] for summary in summaries)]
-    header = (
-        "method",
-        "setting",
-        "paper, best 5 of 20",
-        "best 5 of 20",
-        *(f"{measure.title}: median (worst)" for measure in measures),
-        "failed",
-        "CPU seconds",
-    )
-    rows = [header, *(_row(summary, measures) for summary in summaries)]
-    # The columns of the paper's way of counting are for tables that have them.
-    rows = list(zip(*(column for column in zip(*rows, strict=True) if any(column[1:])), strict=True))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
-    rule = "| " + " | ".join("-" * w for w in widths) + " |"
+    metrics = [m for m in table.metrics if any(summary.values[m.name] for summary in summaries)]
+    titles = [f"{metric.title}: median (worst)" for metric in metrics]
+    header = ("method", "setting", "paper, best 5 of 20", "best 5 of 20", *titles, "failed", "CPU seconds")
+    rows = [header, *(_cells(summary, metrics) for summary in summaries)]
+    # A column without any value is left out.
+    filled = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    columns = [[text.ljust(max(map(len, column))) for text in column] for column in filled]
+    lines = ["| " + " | ".join(row) + " |" for row in zip(*columns, strict=True)]
+    rule = "| " + " | ".join("-" * len(column[0]) for column in columns) + " |"
     return [lines[0], rule, *lines[1:]]
 
 
-def _row(summary: Summary, measures: Sequence[Measure]) -> tuple[str, ...]:
-    def spread(measure: Measure) -> str:
-        median, worst = summary.median(measure.name), summary.worst(measure.name)
-        return "" if median is None else f"{median:.{measure.digits}f} ({worst:.{measure.digits}f})"
+def _cells(summary: Summary, metrics: Sequence[Metric]) -> tuple[str, ...]:
+    def text(value: float | None, form: str) -> str:
+        return "" if value is None else format(value, form)
 
-    best_5 = summary.best_5
+    def spread(metric: Metric) -> str:
+        median, worst = summary.median(metric.name), summary.worst(metric.name)
+        return "" if median is None else f"{median:.{metric.digits}f} ({worst:.{metric.digits}f})"
+
     return (
-        summary.cell.group,
-        summary.cell.label,
-        "" if summary.paper is None else f"{summary.paper:g}",
-        "" if best_5 is None else f"{best_5:.{measures[0].digits}f}",
-        *map(spread, measures),
+        summary.setting.group,
+        summary.setting.label,
+        text(summary.paper, "g"),
+        text(summary.best_5, f".{metrics[0].digits}f" if metrics else ""),
+        *map(spread, metrics),
         f"{summary.n_failures} of {summary.n_runs}",
-        "" if summary.cpu_seconds is None else f"{summary.cpu_seconds:.0f}",
+        text(summary.cpu_seconds, ".0f"),
     )
 
 
-def summaries_csv(summaries: Sequence[Summary]) -> str:
-    """The summaries as a table for programs."""
-    return rows_csv([_facts(summary) for summary in summaries])
-
-
-def _facts(summary: Summary) -> dict[str, Any]:
-    spreads = {
-        f"{name}_{part}": of(name)
-        for name in summary.values
-        for part, of in (("median", summary.median), ("worst", summary.worst))
-    }
+def _as_row(summary: Summary) -> dict[str, Any]:
+    spreads: dict[str, Any] = {}
+    for name in summary.values:
+        spreads |= {f"{name}_median": summary.median(name), f"{name}_worst": summary.worst(name)}
     return {
         "dataset": summary.dataset,
-        "cell": summary.cell.name,
-        "group": summary.cell.group,
-        "setting": summary.cell.label,
+        "setting": summary.setting.name,
+        "group": summary.setting.group,
+        "label": summary.setting.label,
         "paper": summary.paper,
         "best_5": summary.best_5,
         **spreads,
@@ -197,42 +193,29 @@ def _facts(summary: Summary) -> dict[str, Any]:
     }
 
 
-def runs_csv(table: Table, finished: Sequence[Finished]) -> str:
-    """All finished runs, one a line."""
-    names = [*(measure.name for measure in table.measures), "seconds", "cpu_seconds", "failure"]
-    return _csv(
-        ["dataset", "cell", "seed", *names],
+def runs_csv(table: Table, results: Sequence[Result]) -> str:
+    """All finished runs as CSV, one in each line."""
+    names = [*(metric.name for metric in table.metrics), "seconds", "cpu_seconds", "failure"]
+    return rows_csv(
         [
-            [run.dataset, run.cell.name, run.seed, *(record.get(name) for name in names)]
-            for run, record in sorted(finished, key=lambda each: each.run.key)
-        ],
+            {"dataset": each.source.name, "setting": each.setting.name, "seed": each.seed}
+            | {name: record.get(name) for name in names}
+            for each, record in sorted(results, key=lambda result: result.experiment.key)
+        ]
     )
 
 
-def versions(finished: Sequence[Finished]) -> str:
-    """A line of notes: what the runs were done with."""
-    parts = {
-        f"{name} {version}" for _, record in finished for name, version in record.get("versions", {}).items()
-    }
-    return f"* *done with*: {', '.join(sorted(parts)) or 'versions that were not recorded'}."
-
-
 def rows_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows of equal names, as a table."""
-    return _csv(list(rows[0]), [list(row.values()) for row in rows])
-
-
-def _csv(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Rows with the same names as CSV."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(header)
+    writer = csv.DictWriter(out, rows[0], lineterminator="\n")
+    writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
 
 
-def write(folder: Path, files: dict[str, str]) -> None:
-    """Write reports, in place of those that are there: they are made from records and nothing else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        with atomic_files.replacing(folder / name) as partial:
-            partial.write_text(content, encoding="utf-8")
+def write_text(path: Path, text: str) -> None:
+    """Write a text file atomically, in a folder that is made if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_files.replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")

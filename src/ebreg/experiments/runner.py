@@ -1,145 +1,122 @@
-"""The runner: does what is missing of a table, on any backend of joblib, and can be left alone."""
+"""The runner: many experiments in parallel by joblib; it can be killed and called again."""
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from operator import methodcaller
+from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
 from ebreg._utils import checks
 from ebreg._utils.memory import keep_pages
-from ebreg.errors import EbregError
-from ebreg.experiments.cells import Run
-from ebreg.experiments.endings import end_on_terminate, end_with
-from ebreg.experiments.jobs import Job
-from ebreg.experiments.records import Records
+from ebreg.errors import EbregError, TrainingError
+from ebreg.experiments.experiment import Experiment, Result
+from ebreg.saving import atomic_files
 
-# A worker may die, and the runs it had go to others; a table that makes no progress at all is given up.
-_MOST_LOST_ROUNDS = 3
-_SECONDS_BETWEEN_LOOKS = 1.0
+# Backends of joblib and their settings. Ray waits forever for a worker that died, unless it restarts it.
+BACKENDS: dict[str, dict[str, Any]] = {
+    "loky": {},
+    "ray": {"ray_remote_args": {"max_restarts": -1, "max_task_retries": -1}},
+    "dask": {},
+}
+_MAX_LOST_WORKERS = 3  # in succession, without a finished run between them
 
 
-def complete(
-    runs: Sequence[Run], job: Job, n_jobs: int = 1, backend: str = "loky", progress: bool = True
-) -> None:
-    """Do the runs that have no record yet.
+@dataclass(frozen=True)
+class Workers:
+    """Processes that run experiments.
 
-    Every worker writes the record of a run as soon as it is done. Whatever is killed, this process or a
-    worker, costs the runs that were under way; a second call does what is missing.
-
-    Args:
-        runs: The runs of a table.
-        job: What does them.
+    Attributes:
         n_jobs: Runs at a time.
-        backend: Of joblib: "loky" for processes of this machine, "ray" or "dask" for a cluster.
+        backend: Of joblib: "loky" for processes on this machine, "ray" or "dask" for a cluster.
         progress: Whether to show a progress bar.
     """
-    checks.at_least("jobs", n_jobs, 1)
-    checks.one_of("the backend", backend, BACKENDS)
-    records = Records(job.records)
-    # The workers of a cluster are looked after by it.
-    home = os.getpid() if backend == "loky" else None
-    # What can fail fails before the trainings.
-    for run in {(run.cell.name, run.dataset): run for run in runs}.values():
-        job.check(run)
-    records.prepare()
-    for run in runs:
-        job.recorded(run)
-    lost_rounds = 0
-    with _backend(backend, n_jobs), end_on_terminate(), _watched(runs, records, progress):
-        while missing := [run for run in runs if run.key not in records]:
+
+    n_jobs: int = 1
+    backend: str = "loky"
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        checks.at_least("jobs", self.n_jobs, 1)
+        checks.one_of("the backend", self.backend, BACKENDS)
+        if self.backend == "ray":
             try:
-                done = Parallel(batch_size=1)(delayed(_do)(job, run, home) for run in missing)
-            except EbregError:
-                raise  # of a run: it would come again
-            except Exception as error:
-                # Whatever a backend raises when it loses a worker.
-                left = [run for run in missing if run.key not in records]
-                lost_rounds = 0 if len(left) < len(missing) else lost_rounds + 1
-                if lost_rounds >= _MOST_LOST_ROUNDS:
-                    raise EbregError(f"no run gets done: {type(error).__name__}: {error}") from error
-                continue
-            # Workers of a cluster may have disks of their own; then records get here at the end alone.
-            for run, record in zip(missing, done, strict=True):
-                records.write(run.key, record)
+                from ray.util.joblib import register_ray
+            except ImportError as error:
+                raise ImportError("the backend ray needs Ray: pip install ebreg[ray]") from error
+            register_ray()
+
+    def map(
+        self, function: Callable[[Experiment], Any], experiments: Sequence[Experiment]
+    ) -> Iterator[Result]:
+        """Call a function with each experiment; the results come as they are finished."""
+        from tqdm.auto import tqdm
+
+        command = os.getpid() if self.backend == "loky" else None  # a cluster ends its own workers
+        calls = (delayed(_call)(function, experiment, command) for experiment in experiments)
+        with (
+            parallel_config(backend=self.backend, n_jobs=self.n_jobs, **BACKENDS[self.backend]),
+            tqdm(total=len(experiments), desc="runs", unit="run", disable=not self.progress) as bar,
+        ):
+            for result in Parallel(batch_size=1, return_as="generator_unordered")(calls):
+                bar.update()
+                yield result
 
 
-def judge_again(
-    runs: Sequence[Run], job: Job, n_jobs: int = 1, backend: str = "loky", progress: bool = True
-) -> None:
-    """Measure the networks of finished runs anew; see :func:`complete` for the arguments."""
-    from tqdm.auto import tqdm
+def run_missing(experiments: Sequence[Experiment], folder: Path, workers: Workers) -> dict[str, Result]:
+    """Run the experiments that have no record in the folder; returns their results by key.
 
-    checks.at_least("jobs", n_jobs, 1)
-    checks.one_of("the backend", backend, BACKENDS)
-    with _backend(backend, n_jobs), end_on_terminate():
-        judged = Parallel(batch_size=1, return_as="generator_unordered")(
-            delayed(job.judge_again)(run) for run in runs
-        )
-        for _ in tqdm(judged, total=len(runs), desc="judged", unit="run", disable=not progress):
-            pass
-
-
-def _do(job: Job, run: Run, home: int | None) -> dict[str, Any]:
-    keep_pages()  # of the worker, which is ours
-    if home is not None:
-        end_with(home)
-    return job(run)
-
-
-@contextmanager
-def _backend(name: str, n_jobs: int) -> Iterator[None]:
-    settings = _SETTINGS[name]()
-    with parallel_config(backend=name, n_jobs=n_jobs, **settings):
-        yield
-
-
-def _ray() -> dict[str, Any]:
-    try:
-        from ray.util.joblib import register_ray
-    except ImportError as error:
-        raise ImportError("the backend ray needs Ray: pip install ebreg[ray]") from error
-    register_ray()
-    # A worker that dies is started again and does its run again; else Ray would wait for it forever.
-    return {"ray_remote_args": {"max_restarts": -1, "max_task_retries": -1}}
-
-
-def _dask() -> dict[str, Any]:
-    try:
-        import distributed  # noqa: F401 (registers itself)
-    except ImportError as error:
-        raise ImportError("the backend dask needs Dask: pip install ebreg[dask]") from error
-    return {}
-
-
-_SETTINGS: dict[str, Callable[[], dict[str, Any]]] = {"loky": dict, "ray": _ray, "dask": _dask}
-BACKENDS = tuple(_SETTINGS)
-
-
-@contextmanager
-def _watched(runs: Sequence[Run], records: Records, progress: bool) -> Iterator[None]:
-    # The records themselves are watched, not the backend: they come from any process, and from calls before.
-    from tqdm.auto import tqdm
-
-    finished = threading.Event()
-
-    def look(bar: Any) -> None:
-        while True:
-            last = finished.wait(_SECONDS_BETWEEN_LOOKS)
-            bar.n = sum(run.key in records for run in runs)
-            bar.refresh()
-            if last:
-                return
-
-    # What was there before is not of this call's speed.
-    before = sum(run.key in records for run in runs)
-    with tqdm(total=len(runs), initial=before, desc="runs", unit="run", disable=not progress) as bar:
-        watcher = threading.Thread(target=look, args=(bar,), daemon=True)
-        watcher.start()
+    Each run writes its record when it is finished. Killing this process or a worker loses only unfinished
+    runs, which a second call repeats. All workers must reach the folder.
+    """
+    # A mistake is found before the trainings.
+    for experiment in {(e.setting.name, e.source): e for e in experiments}.values():
+        experiment.check()
+    atomic_files.require_room(folder)
+    left = [experiment for experiment in experiments if not experiment.record_path(folder).exists()]
+    done: dict[str, Result] = {}
+    n_lost = 0
+    while left:
         try:
-            yield
-        finally:
-            finished.set()
-            watcher.join()
+            for result in workers.map(methodcaller("run", folder), left):
+                done[result.experiment.key] = result
+                n_lost = 0
+        except EbregError:
+            raise  # by a run, which would fail again
+        except Exception as error:  # what a backend raises when it loses a worker
+            n_lost += 1
+            if n_lost == _MAX_LOST_WORKERS:
+                raise TrainingError(f"workers end before any run: {type(error).__name__}: {error}") from error
+        left = [experiment for experiment in left if experiment.key not in done]
+    return done
+
+
+def re_evaluate(experiments: Sequence[Experiment], folder: Path, workers: Workers) -> dict[str, Result]:
+    """Evaluate the weights of finished runs again, and update their records; returns the results by key."""
+    return {
+        each.experiment.key: each for each in workers.map(methodcaller("re_evaluate", folder), experiments)
+    }
+
+
+def _call(function: Callable[[Experiment], Any], experiment: Experiment, command: int | None) -> Result:
+    if command is not None and command != os.getpid():
+        _prepare_worker(command)
+    return Result(experiment, function(experiment))
+
+
+@lru_cache(maxsize=1)  # once in a process
+def _prepare_worker(command: int) -> None:
+    keep_pages()
+
+    def watch() -> None:
+        while os.getppid() == command:
+            time.sleep(1.0)
+        os._exit(1)  # at any moment: files are written atomically
+
+    # A worker would otherwise finish its run after the command was killed.
+    threading.Thread(target=watch, daemon=True).start()

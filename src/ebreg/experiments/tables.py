@@ -1,21 +1,21 @@
-"""The paper's tables as data: their cells, their data sets, and what is measured."""
+"""The paper's tables as data: their settings, their data sets and their metrics."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ebreg._utils import checks
-from ebreg.experiments.cells import PAPER_MEASURE, Cell, Run
+from ebreg.experiments.experiment import Experiment
+from ebreg.experiments.records import PAPER_METRIC
+from ebreg.experiments.settings import Setting
+
+# Makes an experiment of a setting, the name of a data set and a seed.
+Make = Callable[[Setting, str, int], Experiment]
 
 
 @dataclass(frozen=True)
-class Measure:
-    """What is reported of a run.
-
-    Attributes:
-        name: In records; the first of a table is the one that the paper reports.
-        title: In reports.
-        digits: After the decimal point.
-    """
+class Metric:
+    """A number that is reported of each run: its name in records, its title and digits in reports."""
 
     name: str
     title: str
@@ -24,129 +24,124 @@ class Measure:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper, with rows that go beyond it.
+    """A table of the paper, with rows beyond it.
 
     Attributes:
-        name: How it is called on the command line.
+        name: On the command line.
         title: Of its report.
-        cells: Its settings by name.
-        datasets: What is measured first on each data set, by the name of the set.
-        measures: What is reported of every run; the first is the paper's.
+        settings: Its rows by name.
+        datasets: What the paper measures on each data set, by the name of the set.
+        metrics: What is reported of each run; the first is the paper's.
+        notes: Lines of the report that explain the metrics.
     """
 
     name: str
     title: str
-    cells: Mapping[str, Cell]
+    settings: Mapping[str, Setting]
     datasets: Mapping[str, str]
-    measures: tuple[Measure, ...]
+    metrics: tuple[Metric, ...]
+    notes: tuple[str, ...]
 
     @property
-    def sets(self) -> dict[str, tuple[str, ...]]:
-        """Names that stand for several cells."""
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Names that stand for several settings."""
         return {
-            "all": tuple(self.cells),
-            "paper": tuple(name for name, cell in self.cells.items() if cell.published),
-            "beyond": tuple(name for name, cell in self.cells.items() if not cell.published),
+            "all": tuple(self.settings),
+            "paper": tuple(name for name, setting in self.settings.items() if setting.published),
+            "beyond": tuple(name for name, setting in self.settings.items() if not setting.published),
         }
 
-    def select(self, names: Iterable[str]) -> list[Cell]:
-        """Cells by their names or those of sets, each once, in the order of the table."""
+    def select(self, names: Iterable[str]) -> list[Setting]:
+        """Settings by their names or those of groups, each once, in the order of the table."""
         names = list(names)
         for name in names:
-            checks.one_of("a cell", name, [*self.sets, *self.cells])
-        wanted = {each for name in names for each in self.sets.get(name, (name,))}
-        return [cell for name, cell in self.cells.items() if name in wanted]
+            checks.one_of("a setting", name, [*self.groups, *self.settings])
+        wanted = {each for name in names for each in self.groups.get(name, (name,))}
+        return [setting for name, setting in self.settings.items() if name in wanted]
 
-    def runs(
+    def experiments(
         self,
-        cells: Sequence[str] = ("all",),
+        make: Make,
+        settings: Sequence[str] = ("all",),
         datasets: Sequence[str] | None = None,
         n_runs: int | None = None,
-    ) -> list[Run]:
-        """All runs of cells on data sets; seed after seed, so that an unfinished table is even.
+    ) -> list[Experiment]:
+        """The experiments of settings, or groups of them, on data sets (None: all); ``n_runs`` of each.
 
-        Args:
-            cells: Names of cells or of sets of them.
-            datasets: Names of the data sets; None: all.
-            n_runs: Runs a cell; None: what each asks for.
+        They are ordered by seed, so that an unfinished table is even.
         """
         if n_runs is not None:
             checks.at_least("runs", n_runs, 1)
         datasets = list(self.datasets if datasets is None else dict.fromkeys(datasets))
         for dataset in datasets:
             checks.one_of("a data set", dataset, self.datasets)
-        chosen = self.select(cells)
-        wanted = {cell.name: cell.n_runs if n_runs is None else n_runs for cell in chosen}
+        chosen = self.select(settings)
+        wanted = {setting.name: n_runs or setting.n_runs for setting in chosen}
         return [
-            Run(cell, dataset, seed)
+            make(setting, dataset, seed)
             for seed in range(max(wanted.values(), default=0))
             for dataset in datasets
-            for cell in chosen
-            if seed < wanted[cell.name]
+            for setting in chosen
+            if seed < wanted[setting.name]
         ]
 
-    def run(self, key: str) -> Run | None:
-        """The run of that name; None if none has it."""
+    def find(self, make: Make, key: str, datasets: Sequence[str]) -> Experiment | None:
+        """The experiment on one of the data sets that has this key; None if there is none."""
         dataset, _, rest = key.partition(".")
-        cell, _, seed = rest.rpartition(".")
-        if dataset not in self.datasets or cell not in self.cells or not seed.isdecimal():
+        name, _, seed = rest.rpartition(".")
+        if dataset not in datasets or name not in self.settings or not seed.isdecimal():
             return None
-        run = Run(self.cells[cell], dataset, int(seed))
-        return run if run.key == key else None  # other spellings would count it twice
+        experiment = make(self.settings[name], dataset, int(seed))
+        return experiment if experiment.key == key else None  # another spelling would count it twice
 
 
-def _by_name(*cells: Cell) -> dict[str, Cell]:
-    return {cell.name: cell for cell in cells}
+def _by_name(*settings: Setting) -> dict[str, Setting]:
+    return {setting.name: setting for setting in settings}
 
 
-_SIGMAS = (0.05, 0.1, 0.2, 0.4, 0.8)
-_RATIO = 8  # of sigma2 to sigma1, in the 1-D experiments
-_COMPONENTS = (1, 4, 16)
+def _one_d(name: str, group: str, method: str, *published: float, **fields: Any) -> Setting:
+    # A setting of Table 1; those that the paper does not report are trained five times.
+    n_runs = 20 if published else 5
+    by_name = dict(zip(("gustafsson", "brando"), published, strict=False))
+    return Setting(name, group, method, **{"n_runs": n_runs, "published": by_name, **fields})
 
 
-def _nce_1d(sigma: float, gustafsson: float, brando: float) -> Cell:
-    published = {"gustafsson": gustafsson, "brando": brando}
-    return Cell(f"nce-{sigma:g}", "NCE", "fixed-nce", sigmas=(sigma, _RATIO * sigma), published=published)
+def _noise_1d(sigma: float) -> tuple[float, float]:
+    return sigma, 8 * sigma
 
 
-def _ours_1d(K: int, gustafsson: float, brando: float) -> Cell:
-    published = {"gustafsson": gustafsson, "brando": brando}
-    return Cell(f"ours-{K}", "Ours", "joint-nce", n_components=K, published=published)
-
-
-def _mle_1d(sigma: float) -> Cell:
-    return Cell(f"mle-{sigma:g}", "MLE", "fixed-mle", sigmas=(sigma, _RATIO * sigma), n_runs=5)
-
-
+_NCE_1D = {  # sigma1: the paper's values on the two sets
+    0.05: (0.042, 2.30),
+    0.1: (0.036, 1.98),
+    0.2: (0.040, 1.72),
+    0.4: (0.042, 1.67),
+    0.8: (0.042, 1.70),
+}
+_OURS_1D = {1: (0.038, 1.69), 4: (0.032, 1.67), 16: (0.035, 1.65)}
 TABLE1 = Table(
     "table1",
     "Table 1",
     _by_name(
         # As published.
-        _nce_1d(0.05, 0.042, 2.30),
-        _nce_1d(0.1, 0.036, 1.98),
-        _nce_1d(0.2, 0.040, 1.72),
-        _nce_1d(0.4, 0.042, 1.67),
-        _nce_1d(0.8, 0.042, 1.70),
-        _ours_1d(1, 0.038, 1.69),
-        _ours_1d(4, 0.032, 1.67),
-        _ours_1d(16, 0.035, 1.65),
-        # Alternatives that were never reported, and the mixture alone.
-        *(Cell(f"joint-mle-{K}", "Joint MLE", "joint-mle", n_components=K, n_runs=5) for K in _COMPONENTS),
-        *map(_mle_1d, _SIGMAS),
-        *(Cell(f"mdn-{K}", "MDN", "mdn-nll", n_components=K, n_runs=5) for K in _COMPONENTS),
-        *(
-            Cell(f"mdn-teacher-{K}", "MDN + teacher", "mdn-teacher", n_components=K, n_runs=5)
-            for K in _COMPONENTS
-        ),
-        # The library's own recipe.
-        Cell("modern", "Modern", "joint-nce", recipe="modern", n_components=8),
+        *(_one_d(f"nce-{s:g}", "NCE", "fixed-nce", *v, sigmas=_noise_1d(s)) for s, v in _NCE_1D.items()),
+        *(_one_d(f"ours-{K}", "Ours", "joint-nce", *v, n_components=K) for K, v in _OURS_1D.items()),
+        # Beyond the paper: alternatives, and the mixture alone.
+        *(_one_d(f"joint-mle-{K}", "Joint MLE", "joint-mle", n_components=K) for K in _OURS_1D),
+        *(_one_d(f"mle-{s:g}", "MLE", "fixed-mle", sigmas=_noise_1d(s)) for s in _NCE_1D),
+        *(_one_d(f"mdn-{K}", "MDN", "mdn-nll", n_components=K) for K in _OURS_1D),
+        *(_one_d(f"mdn-teacher-{K}", "MDN + teacher", "mdn-teacher", n_components=K) for K in _OURS_1D),
+        _one_d("modern", "Modern", "joint-nce", recipe="modern", n_components=8, n_runs=20),
     ),
     {
         "gustafsson": "KL divergence from the truth to the model",
         "brando": "NLL of the test points (the truth itself has 1.239)",
     },
-    (Measure(PAPER_MEASURE, "on the paper's grid", 4), Measure("own", "own", 4)),
+    (Metric(PAPER_METRIC, "on the paper's grid", 4), Metric("predictive", "predictive distribution", 4)),
+    (
+        "* *predictive distribution*: by the library's predictive distribution, without a grid. Its value is",
+        "  huge where f grows beyond the grid: such a model is not a density, which the grid hides.",
+        "* NCE and MLE train a proposal too, which they need for predictions.",
+    ),
 )
 
 
@@ -165,38 +160,47 @@ _MIXTURES: dict[str, dict[int, tuple[float, float]]] = {
     "age": {4: (4.88, 3.57), 8: (4.71, 3.65)},
     "head-pose": {4: (11.02, 8.69), 8: (10.68, 8.79), 16: (10.71, 8.77)},
 }
-_IMAGE_MEASURES = (
-    Measure(PAPER_MEASURE, "NLL on the paper's grid"),
-    Measure("own", "NLL"),
-    Measure("own_error", "its error"),
-    Measure("sampled", "NLL by draws of q"),
-    Measure("sampled_error", "its error"),
-    Measure("cell_nll", "NLL of the rounding cell"),
-    Measure("crps", "CRPS"),
-    Measure("mae", "MAE"),
+_IMAGE_METRICS = (
+    Metric(PAPER_METRIC, "NLL on the paper's grid"),
+    Metric("predictive", "NLL"),
+    Metric("predictive_error", "its error"),
+    Metric("sampled", "NLL by draws of q"),
+    Metric("sampled_error", "its error"),
+    Metric("rounded_nll", "NLL of the rounding interval"),
+    Metric("crps", "CRPS"),
+    Metric("mae", "MAE"),
+)
+_IMAGE_NOTES = (
+    "* *NLL*: by the library's predictive distribution; *its error*: the mean error of log Z.",
+    "* *NLL by draws of q*: with log Z from 1,024 draws of the proposal alone; *its error*: the same.",
+    "* *NLL of the rounding interval*: of the interval that is rounded to the target.",
+    "* *CRPS*, and *MAE* of the median: averaged over the targets.",
 )
 
 
-def _mixtures(K: int) -> list[Cell]:
-    by_column = [{task: values[K][i] for task, values in _MIXTURES.items() if K in values} for i in (0, 1)]
+def _mixtures(K: int) -> list[Setting]:
+    alone, taught = (
+        {task: values[K][i] for task, values in _MIXTURES.items() if K in values} for i in (0, 1)
+    )
+    teacher = Setting(f"mdn-teacher-{K}", "MDN + teacher", "mdn-teacher", n_components=K, published=taught)
     return [
-        Cell(f"mdn-{K}", "MDN", "mdn-nll", n_components=K, published=by_column[0]),
-        Cell(f"mdn-teacher-{K}", "MDN + teacher", "mdn-teacher", n_components=K, published=by_column[1]),
-        # Which the paper leaves for future work.
-        Cell(
-            f"mdn-shared-teacher-{K}",
-            "MDN + shared teacher",
-            "mdn-teacher",
-            n_components=K,
+        Setting(f"mdn-{K}", "MDN", "mdn-nll", n_components=K, published=alone),
+        teacher,
+        # The paper leaves it for future work.
+        replace(
+            teacher,
+            name=f"mdn-shared-teacher-{K}",
+            group="MDN + shared teacher",
             shares_backbone=True,
             n_runs=5,
+            published={},
         ),
     ]
 
 
 def _image_table(number: int, task: str, title: str) -> Table:
     noise = [
-        Cell("nce-{:g}-{:g}".format(*sigmas), "NCE", "fixed-nce", sigmas=sigmas, published={task: nll})
+        Setting("nce-{:g}-{:g}".format(*sigmas), "NCE", "fixed-nce", sigmas=sigmas, published={task: nll})
         for sigmas, nll in _NOISE[task].items()
     ]
     return Table(
@@ -204,21 +208,23 @@ def _image_table(number: int, task: str, title: str) -> Table:
         f"Table {number}: {title}",
         _by_name(
             *noise,
-            Cell("ours-4", "Ours", "joint-nce", published={task: _OURS[task]}),
-            # So that all methods can be compared on one set.
-            *(replace(cell, published={}, n_runs=5) for cell in _mixtures(4)),
+            Setting("ours-4", "Ours", "joint-nce", published={task: _OURS[task]}),
+            # All methods on one data set.
+            *(replace(setting, published={}, n_runs=5) for setting in _mixtures(4)),
         ),
         {task: "NLL of the test images"},
-        _IMAGE_MEASURES,
+        _IMAGE_METRICS,
+        _IMAGE_NOTES,
     )
 
 
 TABLE6 = Table(
     "table6",
     "Table 6: mixtures with and without an energy-based teacher",
-    _by_name(*(cell for K in (4, 8, 16) for cell in _mixtures(K))),
+    _by_name(*(setting for K in (4, 8, 16) for setting in _mixtures(K))),
     dict.fromkeys(_MIXTURES, "NLL of the test images"),
-    _IMAGE_MEASURES,
+    _IMAGE_METRICS,
+    _IMAGE_NOTES,
 )
 
 TABLES: dict[str, Table] = {

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: how often targets fall where they should."""
+"""Calibration: how often targets fall where the predictions say."""
 
 from typing import Any
 
@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
-from ebreg.metrics.rows import Values, by_row, equal_tails, levels, share, without_single_target
+from ebreg.metrics.rows import Values, by_row, equal_tails, without_single_target
+
+_DEFAULT_LEVELS = torch.arange(1, 20, dtype=torch.float64) / 20
 
 
 def pit(dist: Any, y: Any) -> Values:
@@ -23,12 +25,12 @@ def pit(dist: Any, y: Any) -> Values:
         Shape (n,).
     """
     # Several targets have a cdf too, but its value at the target is not uniform.
-    several = "coverage(..., region='highest-density') judges several targets together"
+    several = "use coverage(..., region='highest-density') for several targets together"
     return by_row("pit", lambda p, y: p.cdf(y), dist, y, several=several)
 
 
 def coverage(dist: Any, y: Any, mass: float = 0.9, region: str = "interval") -> float | Values:
-    """Share of the targets inside the regions that should hold ``mass`` of them.
+    """Share of the targets inside regions of probability ``mass``.
 
     Args:
         dist: The predictive distributions of n rows.
@@ -40,7 +42,7 @@ def coverage(dist: Any, y: Any, mass: float = 0.9, region: str = "interval") -> 
     Returns:
         A number in [0, 1]; for the intervals of D > 1 targets one for each, shape (D,).
     """
-    mass = share("mass", mass)
+    mass = checks.fraction("mass", mass)
     checks.one_of("region", region, ("interval", "highest-density"))
 
     def inside(p: Any, y: Tensor) -> Tensor:
@@ -54,7 +56,7 @@ def coverage(dist: Any, y: Any, mass: float = 0.9, region: str = "interval") -> 
 
 
 def calibration_curve(dist: Any, y: Any, levels: Any = None) -> tuple[Values, Values]:
-    r"""How often one target fell below its quantiles: nominal levels, and observed frequencies.
+    r"""Calibration curve of one target: nominal levels and observed frequencies.
 
     .. math:: \hat F(\ell) = \tfrac{1}{n} \textstyle\sum_i 1\{F_i(y_i) \le \ell\}
 
@@ -66,7 +68,7 @@ def calibration_curve(dist: Any, y: Any, levels: Any = None) -> tuple[Values, Va
     Returns:
         The levels and the observed frequencies, both of shape (L,).
     """
-    nominal = _levels(levels)
+    nominal = _DEFAULT_LEVELS.clone() if levels is None else checks.levels("levels", levels).reshape(-1)
     values = pit(dist, y)
     below = torch.as_tensor(values).cpu() <= nominal[:, None]
     observed = below.double().mean(dim=1)
@@ -74,7 +76,7 @@ def calibration_curve(dist: Any, y: Any, levels: Any = None) -> tuple[Values, Va
 
 
 def calibration_error(dist: Any, y: Any, levels: Any = None) -> float:
-    r"""Mean distance between nominal levels and observed frequencies of one target.
+    r"""Calibration error of one target: mean distance of observed frequencies from nominal levels.
 
     .. math:: \tfrac{1}{L} \textstyle\sum_\ell |\hat F(\ell) - \ell|
 
@@ -88,9 +90,3 @@ def calibration_error(dist: Any, y: Any, levels: Any = None) -> float:
     """
     nominal, observed = (torch.as_tensor(part) for part in calibration_curve(dist, y, levels))
     return (observed - nominal).abs().mean().item()
-
-
-def _levels(values: Any) -> Tensor:
-    if values is None:
-        return torch.arange(1, 20, dtype=torch.float64) / 20
-    return levels("levels", values).reshape(-1)

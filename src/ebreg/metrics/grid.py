@@ -1,4 +1,4 @@
-"""How good a conditional density is, on a grid of targets. Everything stays in log space."""
+"""Metrics of a conditional density on a grid of targets, in log space."""
 
 import math
 
@@ -15,7 +15,7 @@ def log_normalize_on_grid(log_f: Tensor, spacing: float, dim: int = 0) -> Tensor
 
     Args:
         log_f: Unnormalised log density, shape (G, B), or any shape whose dimension ``dim`` is the grid.
-        spacing: Step of the grid, :math:`\Delta`; with several targets the volume of one cell.
+        spacing: Step of the grid, :math:`\Delta`; with several targets the volume of one grid cell.
         dim: The dimension that runs over the grid.
 
     Returns:
@@ -68,7 +68,7 @@ def nll_on_grid(f_y: Tensor, f_grid: Tensor, spacing: float) -> Tensor:
     Args:
         f_y: Unnormalised log density of the targets, shape (B,).
         f_grid: The same on the grid, shape (G, B).
-        spacing: Step of the grid, :math:`\Delta`; with several targets the volume of one cell.
+        spacing: Step of the grid, :math:`\Delta`; with several targets the volume of one grid cell.
 
     Returns:
         Shape (B,).

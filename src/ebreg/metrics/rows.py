@@ -1,4 +1,4 @@
-"""Questions put to distributions of either kind, row by row, and what they take."""
+"""Row by row: functions of a predictive distribution and its targets, in numpy or torch."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -16,14 +16,14 @@ Values: TypeAlias = Tensor | np.ndarray
 def by_row(
     name: str, fn: Callable[[Any, Tensor], Tensor], dist: Any, y: Any, several: str | None = None
 ) -> Values:
-    """Ask a distribution of either kind, a chunk of rows at a time if it comes in chunks.
+    """A function of each row's distribution and target, computed in chunks for numpy predictions.
 
     Args:
-        name: What is asked, for messages.
+        name: Name of the function, for messages.
         fn: A :class:`ebreg.predictive.Predictive` and its targets (B, D) -> (B, ...).
-        dist: The predictive distributions of n rows: the torch kind, or one with ``apply``.
+        dist: The predictive distributions of n rows: a torch distribution, or a prediction with ``apply``.
         y: Targets, shape (n,) for one target or (n, D).
-        several: What to do instead, where fn knows one target only.
+        several: For a function of one target only: advice for several targets.
 
     Returns:
         Shape (n, ...): a numpy array if ``dist`` has ``apply``, else a tensor.
@@ -56,24 +56,6 @@ def by_row(
         return rows
 
 
-def levels(name: str, values: Any) -> Tensor:
-    """One level in (0, 1) or a list of them, as float64: shape () or (Q,)."""
-    tensor = numbers(name, values)
-    if tensor.dim() > 1 or not tensor.numel():
-        raise ValueError(f"{name} must be one level or a list of levels, got shape {tuple(tensor.shape)}")
-    if not ((tensor > 0) & (tensor < 1)).all():
-        raise ValueError(f"{name} must lie in (0, 1), got {tensor.tolist()}; a share of 90 % is 0.9")
-    return tensor
-
-
-def share(name: str, value: Any) -> float:
-    """One number in (0, 1)."""
-    tensor = levels(name, value)
-    if tensor.dim():
-        raise ValueError(f"{name} must be one number in (0, 1), got {tensor.tolist()}")
-    return tensor.item()
-
-
 def marginal_quantiles(p: Any, y: Tensor, q: Tensor) -> Tensor:
     """Quantiles of each target, in float64: levels (Q,) and targets (B, D) -> (Q, B, D)."""
     if y.shape[1] == 1:
@@ -81,26 +63,26 @@ def marginal_quantiles(p: Any, y: Tensor, q: Tensor) -> Tensor:
     if not hasattr(p, "quantile"):
         raise TypeError(
             f"{type(p).__name__} has no method quantile, for the quantiles of each of several targets; "
-            "ask for the energy_score, or for the coverage of the highest-density region"
+            "use energy_score, or coverage of the highest-density region"
         )
     return p.quantile(q.to(y.device)).to(y)
 
 
 def equal_tails(p: Any, y: Tensor, mass: float) -> tuple[Tensor, Tensor]:
-    """Ends of the interval that leaves equal tails outside, for each target: two of shape (B, D)."""
+    """Lower and upper ends of the equal-tailed interval of each target, both of shape (B, D)."""
     q = torch.tensor([(1 - mass) / 2, (1 + mass) / 2], dtype=torch.float64)
     low, high = marginal_quantiles(p, y, q)
     return low, high
 
 
 def without_single_target(values: Tensor) -> Tensor:
-    """(..., D) -> (...) for one target; several keep their dimension."""
+    """(..., 1) -> (...); the dimension of several targets is kept."""
     return values[..., 0] if values.shape[-1] == 1 else values
 
 
 def _targets(y: Any, n_rows: int | None, D: int) -> Tensor:
-    # Float64, shape (n, D), and never the caller's own memory.
-    table = numbers("y", y)
+    # Float64, shape (n, D), and a copy.
+    table = as_float64("y", y)
     if D == 1 and table.dim() == 1:
         table = table[:, None]
     if table.dim() != 2 or table.shape[1] != D or n_rows not in (None, len(table)):
@@ -112,27 +94,14 @@ def _targets(y: Any, n_rows: int | None, D: int) -> Tensor:
             f"target, got {got}"
         )
     if not len(table):
-        raise ValueError("y must have at least 1 row: the mean of no scores is not a number")
+        raise ValueError("y must have at least 1 row: the mean of no scores is undefined")
     checks.finite("y", table)
     return table
 
 
-def numbers(name: str, values: Any) -> Tensor:
-    """Real numbers of any kind, as float64 and never the caller's own memory."""
-    if isinstance(values, Tensor):
-        checks.numbers(name, values)
-        return values.detach().to(torch.float64, copy=True)
-    # By way of numpy, which also takes data frames, read-only arrays and reversed ones.
-    try:
-        array = np.asarray(values)
-        if array.dtype.kind not in "biufO":
-            raise TypeError(f"its values are of type {array.dtype}")
-        return torch.from_numpy(array.astype(np.float64, order="C"))
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"{name} must hold real numbers, as an array, a tensor or lists; "
-            f"got {type(values).__name__} ({error})"
-        ) from error
+def as_float64(name: str, values: Any) -> Tensor:
+    """A copy of real numbers as a tensor in float64."""
+    return checks.numbers(name, values).detach().to(torch.float64, copy=True)
 
 
 def _refuse_nan(name: str, values: Tensor) -> None:
@@ -140,6 +109,6 @@ def _refuse_nan(name: str, values: Tensor) -> None:
     if bad.any():
         row = int(bad.nonzero()[0, 0])
         raise UndefinedError(
-            f"{name} is not a number in row {row}, though the target is finite: the distribution of that row "
-            "is not defined. Look for NaN in its inputs and in the model's parameters."
+            f"{name} is NaN in row {row}, though the target is finite: the distribution of that row is not "
+            "defined. Look for NaN in its inputs and in the model's parameters."
         )

@@ -1,7 +1,6 @@
 """Proper scores of predictive distributions, one value for each row; lower is better.
 
-They only ask the questions of :class:`ebreg.predictive.Predictive`, in float64. They judge and do not train:
-nothing here is differentiated.
+They use the methods of :class:`ebreg.predictive.Predictive`, in float64 and without gradients.
 """
 
 from typing import Any
@@ -13,23 +12,21 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg.metrics.rows import (
     Values,
+    as_float64,
     by_row,
     equal_tails,
-    levels,
     marginal_quantiles,
-    numbers,
-    share,
     without_single_target,
 )
 
-# First nodes of the CRPS: what lies beyond the outermost adds less than 1e-12 of the distribution's width.
+# Levels of the first nodes of the CRPS: the tails beyond add less than 1e-12 of the distribution's width.
 _LEVELS = (1e-6, 1e-3, 0.03, 0.2, 0.4, 0.6, 0.8, 0.97, 1 - 1e-3, 1 - 1e-6)
 _N_ROUNDS, _N_SPLITS = 20, 16
-# Where a difference of cdfs keeps a smaller share of them, rounding has taken more than half of its digits.
+# A difference of cdfs below this share of them has lost more than half of its digits to rounding.
 _LOST = 1e-8
-# A distribution function that comes from draws does not resolve less.
+# The smallest difference that a cdf estimated from draws resolves.
 _SMALL = 0.05
-# Nodes of Gauss's rule on each side of a cell, by the number of targets.
+# Nodes of Gauss-Legendre quadrature along each side of a rounding interval, by the number of targets.
 _NODES = {1: 16, 2: 12, 3: 8}
 
 
@@ -77,10 +74,10 @@ def energy_score(dist: Any, y: Any, n_draws: int = 512, seed: int = 0, scale: An
     Args:
         dist: The predictive distributions of n rows.
         y: Targets, shape (n,) for one target or (n, D).
-        n_draws: Draws a row, at least 2.
-        seed: Of the draws; the same seed gives the same scores.
-        scale: What each target is divided by, shape () or (D,), so that targets of different units
-            count alike; for example their standard deviation in the training data. None: as they are.
+        n_draws: Draws per row, at least 2.
+        seed: Seed of the draws; the same seed gives the same scores.
+        scale: Divisor of each target, shape () or (D,), so that targets of different units have equal
+            weight; for example their standard deviation in the training data. None does not divide.
 
     Returns:
         Shape (n,).
@@ -91,8 +88,8 @@ def energy_score(dist: Any, y: Any, n_draws: int = 512, seed: int = 0, scale: An
     generators: dict[torch.device, torch.Generator] = {}
 
     def score(p: Any, y: Tensor) -> Tensor:
-        # One stream through all chunks: begun anew for each, it would give all of them the same errors, and
-        # those do not average out.
+        # One generator for all chunks: seeded again for each chunk, all of them would have the same errors,
+        # which do not average out.
         if y.device not in generators:
             generators[y.device] = torch.Generator(y.device).manual_seed(seed)
         draws = p.sample(n_draws, generator=generators[y.device]).to(y)  # (M, B, D)
@@ -110,7 +107,7 @@ def energy_score(dist: Any, y: Any, n_draws: int = 512, seed: int = 0, scale: An
 
 
 def pinball(dist: Any, y: Any, q: Any) -> Values:
-    r"""Quantile loss, in the units of y; for several targets that of each target's own quantiles.
+    r"""Pinball (quantile) loss, in the units of y, for each target separately.
 
     .. math:: \max\{q (y - y_q),\ (q - 1)(y - y_q)\}, \qquad F(y_q) = q
 
@@ -124,7 +121,9 @@ def pinball(dist: Any, y: Any, q: Any) -> Values:
     Returns:
         Shape (n,) for one level and (n, Q) for several; with D > 1 targets (n, D) and (n, Q, D).
     """
-    q_levels = levels("q", q)
+    q_levels = checks.levels("q", q)
+    if q_levels.dim() > 1:
+        raise ValueError(f"q must be one level or a list of levels, got shape {tuple(q_levels.shape)}")
 
     def score(p: Any, y: Tensor) -> Tensor:
         above = y - marginal_quantiles(p, y, q_levels.reshape(-1))  # (Q, B, D)
@@ -136,7 +135,7 @@ def pinball(dist: Any, y: Any, q: Any) -> Values:
 
 
 def interval_score(dist: Any, y: Any, coverage: float = 0.9) -> Values:
-    r"""Winkler's score of the equal-tailed interval [l, u]: its width, and a fine for targets outside.
+    r"""Interval (Winkler) score of [l, u]: its width, plus a penalty for targets outside.
 
     .. math:: (u - l) + \tfrac{2}{\alpha} \max(l - y, 0) + \tfrac{2}{\alpha} \max(y - u, 0), \quad
         \alpha = 1 - \text{coverage}
@@ -149,7 +148,7 @@ def interval_score(dist: Any, y: Any, coverage: float = 0.9) -> Values:
     Returns:
         Shape (n,); with D > 1 targets (n, D), one for each target's own interval.
     """
-    alpha = 1 - share("coverage", coverage)
+    alpha = 1 - checks.fraction("coverage", coverage)
 
     def score(p: Any, y: Tensor) -> Tensor:
         low, high = equal_tails(p, y, 1 - alpha)
@@ -159,16 +158,17 @@ def interval_score(dist: Any, y: Any, coverage: float = 0.9) -> Values:
     return by_row("interval_score", score, dist, y)
 
 
-def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
-    r"""Negative log probability of the cell that a rounded target stands for.
+def rounded_nll(dist: Any, y: Any, resolution: Any) -> Values:
+    r"""Negative log probability of the rounding interval of a rounded target.
 
     .. math:: -\log P(y - r/2 < Y \le y + r/2)
 
-    Rounded targets reward a density for spikes on the grid of rounding, without bound. The probability of the
-    cell does not: it is at most 1, so this is at least 0. For small r it is close to nll - log r.
+    With rounded targets, spikes at the rounded values make the density and so the likelihood as large as you
+    like. The probability of the rounding interval is at most 1, so this score is at least 0. For small r it
+    is close to nll - log r.
 
-    The probability is a difference of the distribution function. Where that is lost in rounding, or, with
-    several targets, small beside what draws resolve, it is the density's integral by Gauss's rule.
+    The probability is a difference of cdfs. Where rounding errors dominate that difference, or, with several
+    targets, where it is too small to be estimated from draws, the density is integrated instead.
 
     Args:
         dist: The predictive distributions of n rows.
@@ -176,9 +176,9 @@ def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
         resolution: The step r to which the targets were rounded, above 0; a number, or one for each target.
 
     Returns:
-        Shape (n,); infinite only where the density is zero throughout the cell.
+        Shape (n,); infinite only where the density is zero on the whole rounding interval.
     """
-    r = numbers("resolution", resolution).double()
+    r = as_float64("resolution", resolution)
     if not ((r > 0) & torch.isfinite(r)).all():
         raise ValueError(f"resolution must be a finite number above 0, got {resolution}")
 
@@ -191,18 +191,18 @@ def cell_nll(dist: Any, y: Any, resolution: Any) -> Values:
         widths = r.expand(D).to(y.device)
         corners = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * D).reshape(-1, D).to(y)
         below = p.cdf(y + corners[:, None] * (widths / 2))  # (2^D, B)
-        # By inclusion and exclusion: of the corners, those with an odd number of lower ends are taken away.
+        # Inclusion and exclusion: corners with an odd number of lower ends are subtracted.
         mass = (corners.prod(dim=1)[:, None] * below).sum(dim=0)
-        # Far out on the right, or in a very narrow cell, it is rounding; there the density speaks.
+        # In the upper tail, or in a very narrow interval, the difference is rounding error.
         lost = mass <= (_LOST * below[-1] if D == 1 else _SMALL)
-        log_mass = torch.where(lost, _log_mass_of_cell(p, y, widths), torch.where(lost, 1.0, mass).log())
-        return 0.0 - log_mass.clamp(max=0.0)  # rather than -0
+        log_mass = torch.where(lost, _log_integral(p, y, widths), torch.where(lost, 1.0, mass).log())
+        return 0.0 - log_mass.clamp(max=0.0)  # 0.0 - 0 is 0, and -(0) would be -0
 
-    return by_row("cell_nll", score, dist, y)
+    return by_row("rounded_nll", score, dist, y)
 
 
-def _log_mass_of_cell(p: Any, y: Tensor, widths: Tensor) -> Tensor:
-    # From the density's average over the cell: in a steep tail its middle is not typical.
+def _log_integral(p: Any, y: Tensor, widths: Tensor) -> Tensor:
+    # By several nodes: in a steep tail the density in the middle is not the average.
     D = len(widths)
     nodes, weights = (torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(_NODES.get(D, 4)))
     at = torch.cartesian_prod(*[nodes] * D).reshape(-1, D).to(y)
@@ -212,10 +212,10 @@ def _log_mass_of_cell(p: Any, y: Tensor, widths: Tensor) -> Tensor:
 
 
 def _crps(p: Any, y: Tensor) -> Tensor:
-    # The integrand rises up to y and falls from there. So on an interval to one side of y the trapezoid errs
-    # by at most half of width times rise, and the intervals between quantiles are halved where that is most:
-    # modes, edges and gaps are found by the distribution function alone. (Expectations would not do: E|Y - y|
-    # has its kink between the nodes.) All rows are halved equally often, so none depends on its neighbours.
+    # The integrand rises up to y and falls from there. So on an interval to one side of y the error of the
+    # trapezoid rule is at most half of width times rise, and the intervals with the largest bound are halved:
+    # modes, edges and gaps are found from the cdf alone. (E|Y - y| would have its kink between the nodes.)
+    # Every row is halved equally often, so no row depends on the others.
     y = y[:, 0]
     quantiles = p.icdf(torch.tensor(_LEVELS, dtype=torch.float64, device=y.device))[..., 0].to(y)
     z = torch.cat([quantiles, y[None]]).sort(dim=0).values  # (N, B)
@@ -243,7 +243,7 @@ def _crps(p: Any, y: Tensor) -> Tensor:
 
 
 def _scale(values: Any) -> Tensor:
-    scale = numbers("scale", values)
+    scale = as_float64("scale", values)
     if scale.dim() > 1 or not ((scale > 0) & (scale < torch.inf)).all():
         raise ValueError(
             f"scale must be one finite number above 0, or one for each target, got {scale.tolist()}; "

@@ -22,9 +22,9 @@ class EnergyHead(nn.Module):
 
     every layer with its bias. The first joint layer is linear in [h, h_y]: W_x h is computed once per row and
     not once per draw, and on a shared grid W_y h_y once per node and not once per row. Inside, features come
-    first, shape (C, N), which suits narrow layers, and draws are taken in tiles that stay in the cache.
+    first, shape (C, N), which is fast for narrow layers, and draws are processed in tiles that fit the cache.
 
-    The parameters, and their distribution at the start, are those of the concatenated form.
+    The parameters and their initial distribution are those of the concatenated form.
 
     Args:
         n_features: H, the number of features of x.
@@ -113,12 +113,12 @@ class EnergyHead(nn.Module):
 
     def _on_grid(self, h: Tensor, y: Tensor) -> Tensor:
         n_columns = self._columns_of_tile(h.device)
-        # Nodes come last in a tile: W_x h is then one number for a long run of memory. Of rows it takes some:
-        # W_y h_y, which is read again for each of them, is then small and stays near.
+        # Nodes come last in a tile: W_x h is then one number for a long run of memory. A tile has a few rows
+        # only: W_y h_y, which is read again for each of them, then stays in the cache.
         n_nodes = min(len(y), max(1, n_columns // 4))
         W_y, z = self._target_weight, self._from_features(h)[:, :, None]
         rows = z.split(n_columns // n_nodes, dim=1)
-        # Without gradients one buffer serves all tiles: to get new pages takes longer than to fill them.
+        # Without gradients one buffer serves all tiles: new pages of memory take longer than to fill them.
         buffer = None if torch.is_grad_enabled() else z.new_empty(len(z), rows[0].shape[1], n_nodes)
 
         energy = (
@@ -141,7 +141,7 @@ class EnergyHead(nn.Module):
             raise ValueError(f"h takes shape (B, H) with H = {self.n_features}, got {tuple(h.shape)}")
 
     def _columns_of_tile(self, device: torch.device) -> int:
-        """How many columns to take at a time: what the cache holds, or on other devices, the memory."""
+        """Columns of a tile: as many as fit the cache, or on other devices the memory."""
         n_numbers = 2**20 if device.type == "cpu" else 2**26
         return max(1, n_numbers // self.max_width)
 
@@ -172,7 +172,7 @@ class EnergyHead(nn.Module):
         return self.activation == "relu" and not self.joint_layers
 
     def _energy_of_max(self, z_x: Tensor, z_y: Tensor, out: Tensor | None) -> Tensor:
-        """The same where only the output layer follows: one pass over the tile less.
+        """As `_energy_of_sum`, where only the output layer follows: one pass over the tile less.
 
         relu(z_x + z_y) = max(z_y, -z_x) + z_x, and the output is linear in both terms.
         """
@@ -180,7 +180,7 @@ class EnergyHead(nn.Module):
         return self.output_layer(a.flatten(1)).view(a.shape[1:]) + (self.output_layer.weight @ z_x[..., 0]).T
 
     def _energy(self, z: Tensor) -> Tensor:
-        """f, shape (N,), of what the first joint layer gives before its activation, shape (J, N)."""
+        """f, shape (N,), from the first joint layer before its activation, shape (J, N)."""
         act = ACTIVATIONS[self.activation]
         a = act(z)
         for layer in self.joint_layers:
@@ -190,8 +190,8 @@ class EnergyHead(nn.Module):
 
 
 def _at_full_precision(h: Tensor) -> torch.autocast:
-    # Half precision would round f = -50 to steps of 1/4, and before that targets of 150 to whole numbers: the
-    # energy of neighbouring draws would be the same.
+    # Half precision rounds f near -50 to steps of 1/4, and targets near 150 to integers: draws close to each
+    # other would have the same energy.
     return torch.autocast(h.device.type, enabled=False)
 
 
@@ -209,4 +209,4 @@ def _layers(widths: Sequence[int]) -> nn.ModuleList:
 def _check_widths(**named: Sequence[int]) -> None:
     for name, widths in named.items():
         if any(width < 1 for width in widths):
-            raise ValueError(f"{name} takes numbers from 1 on, got {', '.join(map(str, widths))}")
+            raise ValueError(f"{name} takes numbers of at least 1, got {', '.join(map(str, widths))}")

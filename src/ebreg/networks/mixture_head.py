@@ -1,4 +1,4 @@
-"""MixtureHead: features to a Gaussian mixture."""
+"""The mixture head: a Gaussian mixture from features of x."""
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +13,18 @@ _LOG_VARIANCE_LIMIT = 40.0
 
 
 class MixtureHead(nn.Module):
-    """Turns features into a Gaussian mixture; three branches of two layers give means, variances, weights.
+    """A Gaussian mixture from features: three branches give means, variances and weights.
+
+    Each branch has two layers.
 
     Args:
         n_features: H.
         n_targets: D.
         n_components: K.
-        activation: After the first layer of each branch.
+        activation: Name of the activation after the first layer of each branch.
         min_scale: Lower bound of the standard deviations, added in quadrature.
-        spread: Whether the components start apart, at the quantiles of a standard Gaussian.
-        bounds: Ends of the targets, at which the components are cut off; None: there are none.
+        spread: Whether the initial means of the components are the quantiles of a standard Gaussian.
+        bounds: Bounds of the targets, at which the components are truncated; None for no bounds.
     """
 
     def __init__(
@@ -57,14 +59,14 @@ class MixtureHead(nn.Module):
     def forward(self, h: Tensor) -> GaussianMixture:
         """(B, H) -> a mixture with batch shape (B,) and event shape (D,)."""
         checks.shape("h", h, ("B", self.n_features))
-        # Whatever the backbone computes in: half precision would round means and deviations.
+        # Not in the half precision of the backbone, which would round means and standard deviations.
         with torch.autocast(h.device.type, enabled=False):
             return self._mixture(h.to(self.hidden.weight.dtype))
 
     def _mixture(self, h: Tensor) -> GaussianMixture:
         hidden = ACTIVATIONS[self.activation](self.hidden(h)).chunk(3, dim=1)
         shape = (len(h), self.n_components, self.n_targets)
-        # Densities are kept in single precision at least, whatever the network computes in.
+        # At least single precision, in whatever precision the network computes.
         log_variances = _at_least_single(self.log_variances(hidden[1]))
         variances = log_variances.clamp(-_LOG_VARIANCE_LIMIT, _LOG_VARIANCE_LIMIT).exp() + self.min_scale**2
         logits = _at_least_single(self.logits(hidden[2]))

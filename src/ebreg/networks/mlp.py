@@ -1,4 +1,4 @@
-"""MLP: the fully connected network that turns inputs into features."""
+"""MLP: a fully connected network from inputs to features."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,7 +10,7 @@ from ebreg.networks.activations import ACTIVATIONS
 
 
 class MLP(nn.Module):
-    """Fully connected layers with the activation after every one of them: (B, n_in) -> (B, widths[-1]).
+    """Fully connected layers, each followed by the activation: (B, n_in) -> (B, widths[-1]).
 
     Args:
         n_in: Number of inputs.

@@ -1,4 +1,4 @@
-"""The networks that go together: those of the paper, and the defaults for tables."""
+"""Presets: the networks of the paper, and the defaults for tables."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,26 +12,26 @@ from ebreg.units import Bounds
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Networks that fit together: features of x, the energy on them, the mixture on them."""
+class Networks:
+    """Networks of one model: the backbone, and the energy head and the mixture head on its features."""
 
     backbone: nn.Module
     energy: EnergyHead
     mixture: MixtureHead
 
 
-def paper_1d(n_components: int = 4) -> Parts:
-    """The networks of the paper's 1-D experiments: ten wide, one input, one target."""
-    return Parts(
+def paper_1d(n_components: int = 4) -> Networks:
+    """The networks of the paper's 1-D experiments: width 10, one input, one target."""
+    return Networks(
         MLP(1, (10, 10)),
         EnergyHead(10, 1, target_widths=(10, 10), joint_widths=(10, 10), activation="relu", residual=True),
         MixtureHead(10, 1, n_components),
     )
 
 
-def image_heads(n_targets: int = 1, n_components: int = 4, n_features: int = 512) -> Parts:
-    """The heads of the paper's image experiments, on features that come from elsewhere."""
-    return Parts(
+def image_heads(n_targets: int = 1, n_components: int = 4, n_features: int = 512) -> Networks:
+    """The heads of the paper's image experiments, with an identity as backbone."""
+    return Networks(
         nn.Identity(),
         EnergyHead(
             n_features,
@@ -52,8 +52,8 @@ def table(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
-) -> Parts:
-    """The default for tables, for standardised inputs and targets: smooth, residual, 64 wide."""
+) -> Networks:
+    """The default networks for tables, for standardised inputs and targets: SiLU, residual, width 64."""
     heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds)
     return replace(heads, backbone=MLP(n_inputs, (width, width), activation="silu", residual=True))
 
@@ -65,18 +65,18 @@ def smooth_heads(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
-) -> Parts:
-    """The heads of :func:`table`, on features that come from elsewhere.
+) -> Networks:
+    """The heads of :func:`table`, with an identity as backbone.
 
     Args:
         n_features: H.
         n_targets: D.
         n_components: K.
-        width: Of the energy's layers.
+        width: Width of the energy head's layers.
         min_scale: Lower bound of the mixture's standard deviations, in standard units.
-        bounds: Ends of the targets, in standard units.
+        bounds: Bounds of the targets, in standard units.
     """
-    return Parts(
+    return Networks(
         nn.Identity(),
         EnergyHead(
             n_features,
@@ -98,7 +98,7 @@ def smooth_heads(
     )
 
 
-NETWORKS: dict[str, Callable[..., Parts]] = {
+NETWORKS: dict[str, Callable[..., Networks]] = {
     "paper-1d": paper_1d,
     "image-heads": image_heads,
     "smooth-heads": smooth_heads,

@@ -1,7 +1,7 @@
-"""Pictures of whether predicted probabilities come true.
+"""Calibration plots, from the probability integral transform.
 
-They rest on the probability integral transform u = P(Y <= y | x) of each observed target: if the targets are
-draws from the predictions, the u are draws from the uniform distribution on [0, 1].
+The probability integral transform of an observed target is u = P(Y <= y | x). If the targets are draws from
+the predictions, the u are draws from the uniform distribution on [0, 1].
 """
 
 from collections.abc import Sequence
@@ -10,22 +10,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ebreg._utils import checks
-from ebreg.plots import canvas
+from ebreg.plots import canvas, inputs
+from ebreg.plots.inputs import OneTarget, Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_BAND = 0.95  # how often chance alone stays inside the grey
+_BAND = 0.95  # probability of the grey band for a calibrated model
 _LEVELS = np.arange(1, 20) / 20
 _DIAGONAL = "ebreg-diagonal"
 
 
-def pit_histogram(dist: Any, y: canvas.Values, ax: "Axes | None" = None, bins: int = 20) -> "Axes":
+def pit_histogram(dist: Any, y: Values, ax: "Axes | None" = None, bins: int = 20) -> "Axes":
     """Histogram of the probability integral transform of observed targets.
 
-    Flat for a calibrated model. High ends say that the predictions are too narrow, a hill in the middle that
-    they are too wide, a slope that they are too low (it rises) or too high (it falls). Each bar of a
-    calibrated model lies in the grey band with a probability of 95 %: one in twenty is outside by chance.
+    The histogram of a calibrated model is flat. It is high at both ends if the predictions are too narrow,
+    high in the middle if they are too wide, rises if they are too low and falls if they are too high. Each
+    bar of a calibrated model lies in the grey band with a probability of 95 %.
 
     Args:
         dist: Prediction of one target for n inputs.
@@ -40,10 +41,10 @@ def pit_histogram(dist: Any, y: canvas.Values, ax: "Axes | None" = None, bins: i
     bins = checks.at_least("bins", bins, 2)
     counts, edges = np.histogram(u, bins, (0, 1))
     flat = len(u) / bins
-    low, high = _binomial_interval(len(u), 1 / bins)
+    low, high = (float(end) for end in _binomial_interval(len(u), np.array(1 / bins)))
     ax = canvas.axes(ax)
     ax.bar(edges[:-1], counts / flat, 1 / bins, align="edge", color=canvas.COLORS[2], edgecolor="white")
-    # Over the bars and translucent, so that the eye can follow the band and the bars through each other.
+    # Translucent and on top of the bars, so that both stay visible.
     ax.axhspan(
         low / flat, high / flat, color=canvas.GREY, alpha=0.28, linewidth=0, label="95 % if calibrated"
     )
@@ -55,17 +56,17 @@ def pit_histogram(dist: Any, y: canvas.Values, ax: "Axes | None" = None, bins: i
 
 def calibration(
     dist: Any,
-    y: canvas.Values,
+    y: Values,
     ax: "Axes | None" = None,
     levels: Sequence[float] | np.ndarray | None = None,
     *,
     label: str | None = None,
     color: str = canvas.INK,
 ) -> "Axes":
-    """Observed against nominal frequency: how often targets lie below the predicted quantiles.
+    """Calibration curve: how often targets lie below the predicted quantiles.
 
-    On the diagonal for a calibrated model. The grey band holds each point of such a model with a probability
-    of 95 %; neighbouring points move together. The legend gives the calibration error, which is the mean
+    The curve of a calibrated model is the diagonal. The grey band holds each of its points with a probability
+    of 95 %; neighbouring points are correlated. The legend gives the calibration error, which is the mean
     distance from the diagonal. Several models can be drawn on one ``ax``, each with its label and colour.
 
     Args:
@@ -79,7 +80,7 @@ def calibration(
     Returns:
         The axes.
     """
-    nominal = canvas.probabilities("levels", _LEVELS if levels is None else levels)
+    nominal = inputs.probabilities("levels", _LEVELS if levels is None else levels)
     u = _pit(dist, y)
     observed = np.searchsorted(np.sort(u), nominal, side="right") / len(u)
     error = np.abs(observed - nominal).mean()
@@ -92,28 +93,22 @@ def calibration(
     return canvas.name_axes(ax, "nominal frequency", "observed frequency")
 
 
-def _pit(dist: Any, y: canvas.Values) -> np.ndarray:
+def _pit(dist: Any, y: Values) -> np.ndarray:
     """Shape (n,), in [0, 1]."""
-    rows = canvas.OneTarget(dist)
-    return np.clip(rows.cdf(canvas.vector_of(len(rows), "y", y, "dist has rows")), 0, 1)
+    rows = OneTarget(dist)
+    return np.clip(rows.cdf(inputs.vector_of(len(rows), "y", y, "dist has rows")), 0, 1)
 
 
 def _draw_diagonal(ax: "Axes", n: int) -> None:
     p = np.linspace(0, 1, 101)
-    low, high = np.array([_binomial_interval(n, level) for level in p]).T / n
-    ax.fill_between(p, low, high, color=canvas.PALE, linewidth=0, label="95 % if calibrated")
+    low, high = _binomial_interval(n, p)
+    ax.fill_between(p, low / n, high / n, color=canvas.PALE, linewidth=0, label="95 % if calibrated")
     ax.plot([0, 1], [0, 1], color=canvas.GREY, linewidth=1, gid=_DIAGONAL)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
 
 
-def _binomial_interval(n: int, p: float) -> tuple[int, int]:
-    """Quantiles of the number of successes in n trials with equal tails outside."""
-    if p <= 0 or p >= 1:
-        return (0, 0) if p <= 0 else (n, n)
-    k = np.arange(1, n + 1)
-    # The ratio of neighbours is (n - k + 1) p / (k (1 - p)); in logarithms nothing underflows on the way.
-    log_mass = np.concatenate([[0.0], np.cumsum(np.log((n - k + 1) * p) - np.log(k * (1 - p)))])
-    mass = np.exp(log_mass - log_mass.max())
-    below = np.cumsum(mass) / mass.sum()
-    low, high = np.searchsorted(below, [(1 - _BAND) / 2, (1 + _BAND) / 2])
-    return int(low), int(high)
+def _binomial_interval(n: int, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equal-tailed interval of the number of successes in n trials, for each probability p."""
+    from scipy.stats import binom  # a dependency of scikit-learn; slow to import
+
+    return binom.interval(_BAND, n, p)

@@ -1,4 +1,4 @@
-"""Pictures of images with what a model says of them."""
+"""Images with the predicted densities of their targets."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import Tensor
 
-from ebreg.plots import canvas
-from ebreg.plots.densities import draw_row
+from ebreg.plots import canvas, inputs
+from ebreg.plots.inputs import OneTarget, Values
+from ebreg.plots.single_row import draw_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +20,12 @@ _SEEN = (0.005, 0.995)  # quantiles between which a marginal is drawn
 
 def examples(
     dist: Any,
-    images: canvas.Values,
-    y: canvas.Values | None = None,
+    images: Values,
+    y: Values | None = None,
     names: Sequence[str] | None = None,
     n_samples: int = 4000,
 ) -> "tuple[Figure, np.ndarray]":
-    """Images side by side, and below each the density of its target, or of each of its targets.
+    """Images side by side, and below each the density of every target.
 
     The density of one target is drawn as by :func:`ebreg.plots.row`; those of several are histograms of
     samples.
@@ -33,13 +34,13 @@ def examples(
         dist: Prediction for the images.
         images: Pixel values from 0 to 255, shape (n, C, H, W) with C = 1 or 3.
         y: Observed targets, shape (n,) or (n, D); None for none.
-        names: Of the targets; None: their numbers.
-        n_samples: For each image, where there are several targets.
+        names: Names of the targets; None for their numbers.
+        n_samples: Samples for each image with several targets.
 
     Returns:
         The figure, and an array with its axes, shape (1 + D, n).
     """
-    canvas.check_prediction(dist)
+    inputs.check_prediction(dist)
     pictures, D = _pictures(images), int(dist.n_targets)
     n = len(pictures)
     if len(dist) != n:
@@ -47,7 +48,7 @@ def examples(
     observed = None if y is None else _observed(y, n, D)
     names = [f"target {j}" if D > 1 else "y" for j in range(D)] if names is None else list(names)
     if len(names) != D:
-        raise ValueError(f"names must be those of the {D} targets, got {names}")
+        raise ValueError(f"names must have one name for each of the {D} targets, got {names}")
     figure, axes = canvas.pyplot().subplots(
         1 + D, n, figsize=(_WIDTH * n, _HEIGHT * (1 + D)), squeeze=False, layout="constrained"
     )
@@ -56,7 +57,7 @@ def examples(
         ax.set_axis_off()
     if D == 1:
         for i, ax in enumerate(axes[1]):
-            draw_row(canvas.OneTarget(dist), i, ax, y=None if observed is None else observed[i, 0])
+            draw_row(OneTarget(dist), i, ax, y=None if observed is None else observed[i, 0])
     else:
         _draw_marginals(axes[1:], np.asarray(dist.sample(n_samples)), observed)
     for ax, name in zip(axes[1:, 0], names, strict=True):
@@ -66,8 +67,8 @@ def examples(
     return figure, axes
 
 
-def _pictures(images: canvas.Values) -> np.ndarray:
-    # Channels last, as matplotlib takes them; grey ones have none.
+def _pictures(images: Values) -> np.ndarray:
+    # Channels last, as matplotlib takes them; grey images have no channel axis.
     pixels = np.asarray(images.detach().cpu() if isinstance(images, Tensor) else images)
     if pixels.ndim != 4 or pixels.shape[1] not in (1, 3) or not len(pixels):
         raise ValueError(f"images must have shape (n, C, H, W) with C = 1 or 3, got {pixels.shape}")
@@ -75,8 +76,8 @@ def _pictures(images: canvas.Values) -> np.ndarray:
     return pixels[:, 0] if pixels.shape[1] == 1 else pixels.transpose(0, 2, 3, 1)
 
 
-def _observed(y: canvas.Values, n: int, D: int) -> np.ndarray:
-    values = canvas.array(y)
+def _observed(y: Values, n: int, D: int) -> np.ndarray:
+    values = inputs.array("y", y)
     if values.size != n * D or len(values) != n or not np.isfinite(values).all():
         raise ValueError(f"y must be finite and have shape {(n, D)}, got {values.shape}")
     return values.reshape(n, D)

@@ -1,4 +1,4 @@
-"""Pictures of how a training went."""
+"""Training curves: losses by epoch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _NLL = "validation_nll"
 _PANEL, _FIRST_PANEL = 1.1, 2.0  # heights in inches
 _GAP = 0.2  # between panels placed by hand, in the same unit
-_REACH = 2.0  # beyond the middle 60 % of the values, in widths of these, a panel does not follow
+_REACH = 2.0  # a panel shows at most this many widths of the middle 60 % of the values beyond them
 
 
 def training_curves(
@@ -26,31 +26,31 @@ def training_curves(
     label: str | None = None,
     color: str = canvas.INK,
 ) -> "Axes":
-    """Loss by epoch, a panel for each loss, with the best epoch marked in all of them.
+    """Loss by epoch, one panel for each loss, with the best epoch marked.
 
-    The losses have different units, so each has a scale of its own; ``validation_nll`` comes first and is
-    the largest. A few values far from all others, as in the first epochs, run out of the panel
-    rather than flatten the rest. With ``names=["validation_nll"]`` there is one panel; on that several
-    trainings can be drawn, each with its label and colour.
+    The losses have different units, so each has its own scale; ``validation_nll`` comes first and is the
+    largest panel. A few values far from all others, as in the first epochs, are cut off, so that they do not
+    flatten the rest. With ``names=["validation_nll"]`` there is one panel, on which several trainings can be
+    drawn, each with its label and colour.
 
     Args:
-        history: One mapping from names to losses per epoch; or what holds them: a fitted estimator
-            (``history_``, ``best_epoch_``) or the result of ``ebreg.fit`` (``history``, ``best_epoch``).
-        ax: Where to draw: its room is shared out between the panels. A new figure if None.
+        history: One mapping from names to losses per epoch, a fitted estimator (``history_``,
+            ``best_epoch_``), or the result of ``ebreg.fit`` (``history``, ``best_epoch``).
+        ax: Where to draw: its area is divided among the panels. A new figure if None.
         best_epoch: The epoch to mark, counted from 0; if None that of the estimator or, for a list, the
-            one with the lowest ``validation_nll`` if there is any.
+            one with the lowest ``validation_nll``, if there is one.
         names: Which losses to draw, from the top down; all of them if None.
         label: Name of the training, for a legend that also gives its best value.
         color: Any matplotlib colour.
 
     Returns:
-        The first panel: ``ax`` if it was given.
+        The first panel, which is ``ax`` if it was given.
     """
     epochs, found = _unpack(history)
     names = _names(epochs, names)
     best = _best(epochs, found if best_epoch is None else best_epoch)
     ax = canvas.axes(ax, 4.8, _FIRST_PANEL + _PANEL * (len(names) - 1) + 0.4)
-    panels = _share_out(ax, len(names))
+    panels = _split(ax, len(names))
     curves = [
         _draw_curve(panel, name, _values(epochs, name), best, color)
         for panel, name in zip(panels, names, strict=True)
@@ -67,7 +67,7 @@ def training_curves(
 
 
 def _unpack(history: Any) -> tuple[list[Mapping[str, float]], int | None]:
-    """The entries, one per epoch, and the best epoch if the object knows it."""
+    """The entries, one per epoch, and the best epoch if the object has one."""
     best = None
     for entries, epoch in (("history_", "best_epoch_"), ("history", "best_epoch")):
         if hasattr(history, entries):
@@ -93,7 +93,7 @@ def _values(epochs: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
 def _names(epochs: Sequence[Mapping[str, float]], names: Sequence[str] | None) -> list[str]:
     known = list(dict.fromkeys(name for entry in epochs for name in entry))
     if names is None:
-        return sorted(known, key=lambda name: name != _NLL)  # the others in the order they came
+        return sorted(known, key=lambda name: name != _NLL)  # the others keep their order
     wanted = [names] if isinstance(names, str) else list(names)
     if not wanted or not set(wanted) <= set(known):
         raise ValueError(f"names must be some of {', '.join(map(repr, known))}; got {wanted}")
@@ -109,8 +109,8 @@ def _best(epochs: Sequence[Mapping[str, float]], best_epoch: int | None) -> int 
     return best_epoch
 
 
-def _share_out(ax: "Axes", n: int) -> "list[Axes]":
-    """Panels, one below the other, in the room of ``ax``, which becomes the first of them."""
+def _split(ax: "Axes", n: int) -> "list[Axes]":
+    """Panels, one below the other, in the area of ``ax``, which becomes the first of them."""
     ratios = [_FIRST_PANEL] + [_PANEL] * (n - 1)
     spec, figure = ax.get_subplotspec(), ax.figure
     if n == 1:
@@ -119,7 +119,7 @@ def _share_out(ax: "Axes", n: int) -> "list[Axes]":
         grid = spec.subgridspec(n, 1, height_ratios=ratios, hspace=0.05)
         ax.set_subplotspec(grid[0])
         panels = [ax] + [figure.add_subplot(grid[k], sharex=ax) for k in range(1, n)]
-    else:  # placed by hand, so the others are placed by hand below it
+    else:  # not in a grid: the others are placed below it by position
         room = ax.get_position()
         unit = room.height / (sum(ratios) + _GAP * (n - 1))
         bottoms = room.y1 - unit * (np.cumsum(ratios) + _GAP * np.arange(n))
@@ -140,7 +140,7 @@ def _draw_curve(ax: "Axes", name: str, values: np.ndarray, best: int | None, col
     if not ax.get_ylabel():
         ax.set_ylabel("validation NLL" if name == _NLL else name)
     if best is not None:
-        # Behind the curve: it leads the eye from panel to panel.
+        # Behind the curve, in every panel.
         ax.axvline(best, color=canvas.GREY, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
         ax.plot(best, values[best], "o", color=canvas.ACCENT, markersize=5, zorder=3)
     _limit(ax, values, best)
@@ -153,7 +153,7 @@ def _best_text(epochs: Sequence[Mapping[str, float]], name: str, best: int) -> s
 
 
 def _write_beside(ax: "Axes", epoch: int, text: str) -> None:
-    """At the top, where a loss that has fallen leaves room, on the side that has more of it."""
+    """Write at the top, where a falling loss leaves space, on the wider side of the epoch."""
     left = epoch < np.mean(ax.get_xlim())
     ax.annotate(
         text,
@@ -169,7 +169,7 @@ def _write_beside(ax: "Axes", epoch: int, text: str) -> None:
 
 
 def _limit(ax: "Axes", values: np.ndarray, best: int | None) -> None:
-    """Set the scale by the bulk of the values and the best one; what an earlier training needs is kept."""
+    """Set the y limits by most of the values and the best one; limits of an earlier training are kept."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return

@@ -6,7 +6,7 @@
 depends on the other rows of the batch.
 """
 
-from ebreg.predictive.accuracy import VALIDATION, Accuracy
+from ebreg.predictive.accuracy import DEFAULT, VALIDATION, Accuracy
 from ebreg.predictive.importance_sampling import importance_sampling
 from ebreg.predictive.node_density import NodeDensity
 from ebreg.predictive.protocol import Predictive
@@ -15,6 +15,7 @@ from ebreg.predictive.unnormalized import Unnormalized
 from ebreg.predictive.weighted_draws import WeightedDraws
 
 __all__ = [
+    "DEFAULT",
     "VALIDATION",
     "Accuracy",
     "NodeDensity",

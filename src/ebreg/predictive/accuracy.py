@@ -55,6 +55,7 @@ class Accuracy:
         return _growing(self.n_draws, self.max_draws)
 
 
+DEFAULT = Accuracy()
 # Enough to compare one epoch with another.
 VALIDATION = Accuracy(n_nodes=64, max_nodes=64, n_draws=512, max_draws=512)
 

@@ -1,4 +1,4 @@
-"""What weighted draws teach about where to draw next: a mixture with full covariances, fitted to each row."""
+"""Mixtures with full covariances, fitted to the weighted draws of each row."""
 
 import math
 
@@ -9,15 +9,15 @@ from ebreg.distributions import FullMixture
 
 _COMPONENTS = 8
 _STEPS = 5
-# Weights are flattened until they are worth this share of the draws, and this many for each target.
+# Weights are flattened until their effective number is this share of the draws, and this many a target.
 _WORTH, _WORTH_EACH = 0.1, 20
 # Variances of a component's two copies, in units of the fit's, and the share of the second. Draws say nothing
-# about tails that they have not reached: without the wide copies fit after fit would lose more of them, and
-# the weights, even among the draws that there are, would not tell.
+# about tails that they have not reached: without the wide copies every fit would lose more of the tails, and
+# the weights would not show it.
 _INNER, _OUTER, _OUTER_SHARE = 1.2, 3.0, 0.3
 # Variance that no direction falls below, in units of the row's own.
 _LEAST = 1e-6
-# Of a scale, that are kept.
+# Bits of a scale that are kept.
 _BITS = 10
 
 
@@ -53,8 +53,8 @@ def fit_mixture(draws: Tensor, log_weights: Tensor) -> FullMixture:
 
 
 def _rounded(logits: Tensor, means: Tensor, cholesky: Tensor) -> FullMixture:
-    # To a thousandth of a scale. Any source will do, but one that rounding errors have touched would give its
-    # draws others, and the next fit enlarge them: the rows beside a row would show in its answer.
+    # To a thousandth of a scale. Rounding errors depend on the other rows of a batch: draws of an unrounded
+    # fit would have them, the next fit would enlarge them, and a row's answer would depend on its neighbours.
     _, exponent = torch.frexp(cholesky.diagonal(dim1=-2, dim2=-1))
     grid = torch.ldexp(torch.ones_like(means), exponent - _BITS)
     return FullMixture(
@@ -68,7 +68,7 @@ def _flattened(log_weights: Tensor, D: int) -> Tensor:
     # Weights to the largest of some powers at which they are worth enough, normalised: (M, B) -> (M, B).
     M = len(log_weights)
     enough = min(M / 2, max(_WORTH * M, _WORTH_EACH * D))
-    # A row without numbers has nothing to say: let it be even.
+    # A row with NaN gets even weights.
     log_weights = log_weights.masked_fill(log_weights.isnan().any(dim=0), 0.0)
     log_weights = log_weights - log_weights.amax(dim=0)
     power = torch.ones_like(log_weights[0])
@@ -151,12 +151,12 @@ def _coefficients(shares: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
 
 
 def _prior_share(worth: Tensor, D: int) -> Tensor:
-    # The say of D + 2 imagined draws beside those that there are: (...) -> (..., 1).
+    # The weight of D + 2 imagined draws beside the real ones: (...) -> (..., 1).
     return ((D + 2) / (worth + D + 2))[..., None]
 
 
 def _cholesky(covariance: Tensor) -> Tensor:
-    # Where rounding has left no positive definite matrix, or numbers are missing, its diagonal has to do.
+    # Where rounding has left no positive definite matrix, or numbers are missing, the diagonal alone.
     factor, failed = torch.linalg.cholesky_ex(covariance)
     alone = torch.diag_embed(covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-200).sqrt())
     return torch.where((failed > 0)[..., None, None], alone, factor)

@@ -1,10 +1,10 @@
 """Unnormalized: exp f(x, y) of a batch of inputs, with its proposal."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ebreg.units import Bounds, Standardizer, Tail
@@ -12,20 +12,20 @@ from ebreg.units import Bounds, Standardizer, Tail
 
 @dataclass(frozen=True)
 class Unnormalized:
-    """What a predictive distribution is made from: f, q and the features of B inputs, in standard units.
+    """What a predictive distribution is made from: f, q and the features of B inputs.
 
     Attributes:
         f: Features (B, H) and targets (M, B, D) -> f, (M, B).
-        q: Features -> the proposal, with ``from_uniform``, ``log_prob`` and rows that can be indexed.
         h: Features, shape (B, H).
+        proposal: Of the rows, with ``from_uniform``, ``log_prob`` and rows that can be indexed.
         tail: Where the energy ends; None: the proposal's draws have to reach everything.
         y_units: From standard units to the user's.
         bounds: Of the targets, in the user's units.
     """
 
     f: Callable[[Tensor, Tensor], Tensor]
-    q: Callable[[Tensor], Any]
     h: Tensor
+    proposal: Any
     tail: Tail | None
     y_units: Standardizer
     bounds: Bounds
@@ -35,7 +35,15 @@ class Unnormalized:
 
     def __getitem__(self, rows: Any) -> "Unnormalized":
         """Some of the rows: a slice, row numbers or a mask."""
-        return replace(self, h=self.h[rows])
+        return replace(self, h=self.h[rows], proposal=self.proposal[rows])
+
+    def joined(self, others: Sequence["Unnormalized"]) -> "Unnormalized":
+        """These rows and, below them, those of others."""
+        return replace(
+            self,
+            h=torch.cat([self.h, *(other.h for other in others)]),
+            proposal=self.proposal.joined([other.proposal for other in others]),
+        )
 
     @property
     def n_targets(self) -> int:
@@ -45,11 +53,6 @@ class Unnormalized:
     def energy(self, y: Tensor) -> Tensor:
         """F at targets (M, B, D) in standard units, shape (M, B), float64."""
         return self.f(self.h, y).double()
-
-    @cached_property
-    def proposal(self) -> Any:
-        """In standard units."""
-        return self.q(self.h)
 
     @property
     def proposal_in_units(self) -> Any:

@@ -195,7 +195,7 @@ class WeightedDraws:
             rows("log_partition_error"),
             rows("effective_sample_size"),
             self.proposal.joined([other.proposal for other in others]),
-            replace(self.target, h=torch.cat([part.target.h for part in parts])),
+            self.target.joined([other.target for other in others]),
             joined_mixtures([(len(part), part.fitted) for part in parts]),
             rows("is_fitted"),
         )

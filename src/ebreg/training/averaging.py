@@ -1,4 +1,4 @@
-"""Average: the weights of a module, averaged over the steps of its training."""
+"""Average: weights averaged over the training steps."""
 
 import copy
 from typing import Generic, TypeVar
@@ -10,16 +10,16 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class Average(Generic[Module]):
-    r"""A copy of a module whose weights become an average of those it has been shown.
+    r"""A copy of a module with the weighted average of its weights over the steps.
 
     .. math:: \bar w_t = \bar w_{t-1} + \tfrac{p + 1}{t + p} (w_t - \bar w_{t-1})
 
-    The weights of step t count with about t to the power p, so the average looks back over a fixed share of
-    the steps so far: it needs no horizon, and is good at any time training stops. Statistics, such as those
-    of batch-norm, are averaged too.
+    The weights of step t count with about t to the power p, so the average covers a fixed share of the steps
+    so far, however many there will be: training may stop at any time. Buffers, such as the statistics of
+    batch-norm, are averaged too.
 
     Args:
-        module: What is being trained.
+        module: The module under training.
         power: p; 0 is the plain mean of all steps.
     """
 
@@ -28,18 +28,18 @@ class Average(Generic[Module]):
         self.n_steps = 0
         self._power = power
         pairs = list(zip(_tensors(self.module), _tensors(module), strict=True))
-        # Counters are copied, and so is what is infinite: bounds that are not there.
+        # Counters are copied, and so are infinite values, which stand for missing bounds.
         smooth = [mean.is_floating_point() and bool(torch.isfinite(mean).all()) for mean, _ in pairs]
         self._smooth = [pair for pair, is_smooth in zip(pairs, smooth, strict=True) if is_smooth]
         self._other = [pair for pair, is_smooth in zip(pairs, smooth, strict=True) if not is_smooth]
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights that the module has now."""
+        """Add the current weights of the module to the average."""
         self.n_steps += 1
         share = (self._power + 1) / (self.n_steps + self._power)
         means, values = zip(*self._smooth, strict=True)
-        torch._foreach_lerp_(means, values, share)  # as torch's own averages do; one call, not one a tensor
+        torch._foreach_lerp_(means, values, share)  # as torch.optim.swa_utils does: one call for all tensors
         for mean, value in self._other:
             mean.copy_(value)
 

@@ -1,4 +1,4 @@
-"""Batch-norm over several processes: statistics of the whole batch, whoever computes which rows."""
+"""Batch-norm over several processes: the statistics are those of the whole batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over the processes; its gradient is the sum of theirs, since each of them uses it."""
+    """The sum over the processes; its gradient is the sum of their gradients, since each of them uses it."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -29,12 +29,12 @@ class _Sum(torch.autograd.Function):
 class SharedBatchNorm(_BatchNorm):
     """A batch-norm layer whose mean and variance are those of the rows of all processes.
 
-    Torch's own needs a GPU; this one is a differentiable sum over the processes, on any device.
+    ``torch.nn.SyncBatchNorm`` needs a GPU; this is a differentiable sum over the processes, on any device.
     """
 
     @classmethod
     def of(cls, norm: _BatchNorm) -> "SharedBatchNorm":
-        """Of the same parameters and running statistics: whatever happens to one happens to the other."""
+        """A layer that shares the parameters and running statistics of ``norm``."""
         shared = cls.__new__(cls)
         shared.__dict__ = norm.__dict__
         return shared
@@ -50,17 +50,17 @@ class SharedBatchNorm(_BatchNorm):
         centred = values - _along_channels(mean, x)
         # Two sums, one after the other: the mean of squares minus a squared mean would lose digits.
         variance = _Sum.apply(centred.square().sum(dim=dims)) / n
-        self._remember(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
+        self._update_statistics(mean.detach(), variance.detach() * n / (n - 1).clamp_min(1))
         normal = centred * _along_channels((variance + self.eps).rsqrt(), x)
         if self.affine:
             normal = normal * _along_channels(self.weight, x) + _along_channels(self.bias, x)
         return normal.to(x.dtype)
 
     def _check_input_dim(self, x: Tensor) -> None:
-        pass  # any number of them
+        pass  # any number of dimensions is allowed
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+    def _update_statistics(self, mean: Tensor, variance: Tensor) -> None:
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked += 1
@@ -70,13 +70,24 @@ class SharedBatchNorm(_BatchNorm):
 
 
 def has_batch_norm(module: nn.Module) -> bool:
-    """Whether some layer depends on the rows of a batch together."""
-    return any(isinstance(part, _BatchNorm) for part in module.modules())
+    """Whether a module has batch-norm layers."""
+    return any(isinstance(layer, _BatchNorm) for layer in module.modules())
+
+
+def check_batch_norm(module: nn.Module, smallest_batch: int, n_processes: int) -> None:
+    """Require at least two rows in every batch, and one in every process, if there is batch-norm."""
+    if smallest_batch >= max(2, n_processes) or not has_batch_norm(module):
+        return
+    raise ValueError(
+        "batch-norm needs at least two rows in every batch, and one in every process; the smallest batch has "
+        f"{smallest_batch} for {n_processes} process{'es' * (n_processes > 1)}: give more rows or a larger "
+        "batch_size, or use a network without batch-norm"
+    )
 
 
 @contextmanager
 def shared_statistics(module: nn.Module, n_processes: int) -> Iterator[None]:
-    """While it lasts, the batch-norm layers of a module share their statistics over the processes."""
+    """Context in which the batch-norm layers of a module share their statistics over the processes."""
     if n_processes == 1:
         yield
         return

@@ -1,4 +1,4 @@
-"""Data as batches by index: one gather per batch, not one call per example."""
+"""Data: examples read as batches by index, and how rows are split into batches."""
 
 import zlib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from ebreg._utils import checks
 
 
 class Data(Protocol):
-    """What the training loop reads: a map-style data set that gives whole batches."""
+    """A map-style data set that returns whole batches."""
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -23,26 +23,26 @@ class Data(Protocol):
 
 
 class Augmentation(Protocol):
-    """A random change of examples that leaves their law as it is, as a function of uniform numbers."""
+    """A data augmentation, as a function of uniform random numbers."""
 
     @property
     def n_points(self) -> int:
-        """How many uniform numbers it needs for an example."""
+        """Number of uniform random numbers per example."""
 
     def __call__(self, x: Tensor, y: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """New inputs and targets (B, D) from points u (B, n_points) of the unit cube; nothing is changed."""
+        """New inputs and targets (B, D) from points u (B, n_points) of the unit cube; x and y are kept."""
 
 
 class TensorData:
-    """Inputs and targets held in memory.
+    """Inputs and targets in memory.
 
     Args:
         x: Shape (n, ...).
         y: Shape (n, D).
-        weights: How much each example counts, shape (n,), in any unit; None: all count the same.
-        name: What the data is called in messages.
-        source: A checksum of what the values were computed from, if they were: processors differ in their
-            last bits.
+        weights: Weights of the examples, shape (n,), in any unit; None for equal weights.
+        name: Name of the data in messages.
+        source: Checksum of the data that the values were computed from, if any. It replaces that of the
+            values, whose last bits differ between processors.
     """
 
     def __init__(self, x: Any, y: Any, weights: Any = None, name: str = "data", source: int | None = None):
@@ -50,7 +50,7 @@ class TensorData:
         checks.at_least(f"the number of rows of {name}", len(y), 1)
         if len(x) != len(y):
             raise ValueError(
-                f"x and y of {name} must have as many rows as each other, got {len(x)} and {len(y)}"
+                f"x and y of {name} must have the same number of rows, got {len(x)} and {len(y)}"
             )
         checks.finite(f"x of {name}", x)
         checks.finite(f"y of {name}", y)
@@ -60,7 +60,7 @@ class TensorData:
 
     @cached_property
     def checksum(self) -> int:
-        """Of all values, or of their source, so that a training is not resumed on other data."""
+        """Checksum of all values or of their source; a checkpoint is not resumed with another one."""
         if self._source is not None:
             return self._source
         checksum = 0
@@ -73,7 +73,7 @@ class TensorData:
         return len(self.y)
 
     def take(self, index: Tensor) -> "TensorData":
-        """Some of the rows."""
+        """The rows at an index (m,)."""
         weights = None if self.weights is None else self.weights[index]
         source = None if self._source is None else zlib.crc32(index.cpu().numpy().tobytes(), self._source)
         return TensorData(self.x[index], self.y[index], weights, source=source)
@@ -84,7 +84,7 @@ class TensorData:
 
 
 class ExampleData:
-    """Any map-style data set: of (x, y) pairs one at a time, or of batches through ``__getitems__``."""
+    """Any map-style data set: of single (x, y) pairs, or of batches through ``__getitems__``."""
 
     def __init__(self, examples: Any):
         self._examples = examples
@@ -93,7 +93,7 @@ class ExampleData:
 
     @property
     def checksum(self) -> int | None:
-        """That of the examples, if they have one; it may take a look at all of them."""
+        """Checksum of the examples, if they have one; it may read all of them."""
         return getattr(self._examples, "checksum", None)
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class ExampleData:
                 return got
         else:
             got = [self._examples[i] for i in index]
-        # torch's own data sets give a list of examples for a list of indices.
+        # The data sets of torch return a list of examples for a list of indices.
         x = torch.stack([torch.as_tensor(x) for x, _ in got])
         return x, torch.stack([torch.as_tensor(y).reshape(-1) for _, y in got])
 
@@ -126,11 +126,11 @@ def as_data(data: Any, name: str = "data") -> Data:
 
 
 class Augmented:
-    """Examples that are changed at random whenever they are trained on.
+    """Examples with a data augmentation that is applied in training.
 
     Args:
         examples: A map-style data set.
-        augmentation: How they are changed.
+        augmentation: The augmentation.
     """
 
     def __init__(self, examples: Any, augmentation: Augmentation):
@@ -140,31 +140,40 @@ class Augmented:
 
     @property
     def checksum(self) -> int | None:
-        """That of the examples, if they have one."""
+        """Checksum of the examples, if they have one."""
         return getattr(self._examples, "checksum", None)
 
     def __len__(self) -> int:
         return len(self._examples)
 
     def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """As they are: the training loop augments, with random numbers of its own."""
+        """A batch before augmentation: the training loop applies it, with its own random numbers."""
         return self._examples.__getitems__(index)
 
 
 def augmentation_of(data: Data) -> Augmentation | None:
-    """How examples are changed when they are trained on; None: not at all."""
+    """The augmentation of the data; None if there is none."""
     return getattr(data, "augmentation", None)
 
 
 def describe(augmentation: Augmentation) -> str:
-    """An augmentation by its name, with its settings if it is a dataclass; the same in every process."""
+    """Name of an augmentation, with its settings if it is a dataclass; the same in every process."""
     return repr(augmentation) if is_dataclass(augmentation) else type(augmentation).__qualname__
 
 
 def weights_of(data: Data) -> Tensor:
-    """How much each example counts, 1 on average, shape (n,)."""
+    """Weights of the examples, 1 on average, shape (n,)."""
     weights = getattr(data, "weights", None)
     return torch.ones(len(data)) if weights is None else weights
+
+
+def split_batches(order: Tensor, size: int) -> list[Tensor]:
+    """Split row numbers (n,) into batches of ``size``; the last one may be smaller."""
+    batches = list(order.split(size))
+    # A single row has no batch statistics, so it joins the batch before.
+    if len(batches) > 1 and len(batches[-1]) == 1 < size:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches
 
 
 def _check_weights(weights: Any, n: int, name: str) -> Tensor:
@@ -173,6 +182,6 @@ def _check_weights(weights: Any, n: int, name: str) -> Tensor:
     checks.finite(f"weights of {name}", weights)
     if (weights < 0).any() or not (weights > 0).any():
         raise ValueError(f"weights of {name} must be at least 0, and some of them above 0")
-    # In units of the largest, no sum overflows.
+    # Relative to the largest one, so that the sum cannot overflow.
     weights = weights / weights.max()
     return weights * (n / weights.sum())

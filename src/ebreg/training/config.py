@@ -1,4 +1,4 @@
-"""TrainingConfig: the settings of a training, checked when they are made."""
+"""TrainingConfig: the settings of a training."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -14,32 +14,34 @@ FROZEN_NORMS = ("evaluation", "training")
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of a training.
+    """Settings of a training, checked when they are made.
 
     Attributes:
-        epochs: Passes over the data.
-        batch_size: Examples a step, over all processes together.
-        learning_rate: Of Adam, at the top of the schedule.
+        epochs: Number of epochs.
+        batch_size: Examples per step, over all processes together.
+        learning_rate: Learning rate of Adam, at the maximum of the schedule.
         schedule: A name in ``ebreg.training.schedules.SCHEDULES``.
-        weight_decay: Decoupled, as in AdamW.
-        clip_norm: Longest gradient allowed; None does not clip.
+        weight_decay: Decoupled weight decay, as in AdamW.
+        clip_norm: Largest norm of the gradient; None does not clip.
         averaging: The weights kept are an average over the steps so far, the one at step t with weight t to
-            this power: 8 looks back over the last ninth or so of the steps, however many there were, so
+            this power: 8 averages over about the last ninth of the steps, however many there were, so
             training may stop at any time. None keeps the last weights.
-        anchor: With validation, the epoch whose weights are kept unless those of another do better by more
-            than chance; counted from 0. None keeps the best, see :class:`ebreg.training.selection.Selection`.
-        patience: Epochs without a better validation NLL after which training stops; None trains to the end.
+        anchor: With validation, the epoch, counted from 0, whose weights are kept unless another one is
+            better by more than chance. None keeps the epoch with the lowest validation NLL; see
+            :class:`ebreg.training.early_stopping.Selection`.
+        patience: Early stopping: epochs without a lower validation NLL after which training stops; None
+            trains for all epochs.
         precision: "float32", or "bf16" for autocast of the networks.
-        seed: Of the order of examples and of the draws; the model comes with its weights.
+        seed: Seed of the order of examples and of the draws, not of the initial weights.
         checkpoint_every: Steps between checkpoints; None writes one after each epoch.
         validation_rows: Rows evaluated at once in validation.
         validation_every: Epochs between validations; the last epoch is always validated.
-        frozen_epochs: Epochs at the start in which the backbones keep their weights and the heads learn.
-        frozen_norm: What batch-norm does in a frozen backbone: "evaluation", its statistics are kept, and
-            features are computed once for all these epochs where nothing else changes them; or "training",
+        frozen_epochs: Epochs at the start in which the backbones are frozen and only the heads are trained.
+        frozen_norm: Mode of batch-norm in a frozen backbone: "evaluation" keeps its statistics, and features
+            are computed once for all these epochs unless there is an augmentation; "training" updates them,
             as the paper's authors do.
-        mixture_epochs: Epochs at the start in which the mixture learns by its own log-likelihood, before it
-            follows an energy that is still far off.
+        mixture_epochs: Epochs at the start in which the mixture is trained by its own log-likelihood, before
+            it is trained towards the energy (``Method.first_stage``).
     """
 
     epochs: int = 100
@@ -62,32 +64,32 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "validation_rows", "validation_every"):
-            self._keep(name, checks.at_least(name, getattr(self, name), 1))
+            self._set(name, checks.at_least(name, getattr(self, name), 1))
         for name in ("patience", "checkpoint_every"):
             if getattr(self, name) is not None:
-                self._keep(name, checks.at_least(name, getattr(self, name), 1))
+                self._set(name, checks.at_least(name, getattr(self, name), 1))
         if self.anchor is not None:
-            self._keep("anchor", checks.at_least("anchor", self.anchor, 0))
+            self._set("anchor", checks.at_least("anchor", self.anchor, 0))
         for name in ("frozen_epochs", "mixture_epochs"):
-            self._keep(name, checks.at_least(name, getattr(self, name), 0))
+            self._set(name, checks.at_least(name, getattr(self, name), 0))
         if self.mixture_epochs >= self.epochs:
             raise ValueError(
-                f"with the mixture alone for {self.mixture_epochs} of {self.epochs} epochs the energy never "
-                "learns; give fewer mixture_epochs, or train by the method mdn-nll"
+                f"with the mixture alone for {self.mixture_epochs} of {self.epochs} epochs the energy is "
+                "never trained; give fewer mixture_epochs, or use the method mdn-nll"
             )
         checks.one_of("frozen_norm", self.frozen_norm, FROZEN_NORMS)
-        self._keep("seed", checks.seed(self.seed, bits=63))
-        self._keep("learning_rate", checks.positive("learning_rate", self.learning_rate))
+        self._set("seed", checks.seed(self.seed, bits=63))
+        self._set("learning_rate", checks.positive("learning_rate", self.learning_rate))
         if self.clip_norm is not None:
-            self._keep("clip_norm", checks.positive("clip_norm", self.clip_norm))
+            self._set("clip_norm", checks.positive("clip_norm", self.clip_norm))
         if self.averaging is not None:
-            self._keep("averaging", checks.positive("averaging", self.averaging))
-        self._keep("weight_decay", checks.not_negative("weight_decay", self.weight_decay))
+            self._set("averaging", checks.positive("averaging", self.averaging))
+        self._set("weight_decay", checks.not_negative("weight_decay", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
         checks.one_of("precision", self.precision, PRECISIONS)
 
-    def _keep(self, name: str, value: float) -> None:
-        # As plain Python numbers, also where an array gave them: settings go into checkpoints as JSON.
+    def _set(self, name: str, value: float) -> None:
+        # Plain Python numbers, also from numpy: settings are written into checkpoints as JSON.
         object.__setattr__(self, name, value)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Embedding: features that are computed once, and models that take them in place of their inputs."""
+"""FrozenFeatures: features of frozen backbones, computed once and used as inputs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from ebreg.models import Model, evaluation_mode
 from ebreg.training.batches import Data, TensorData, weights_of
 
 
-class Embedding:
-    """The features of examples under backbones that keep their weights, those of all backbones side by side.
+class FrozenFeatures:
+    """Features of frozen backbones, those of all backbones side by side.
 
     Args:
-        method: A method, or a model; its backbones compute the features, in evaluation mode.
-        n_rows: Rows computed at a time.
+        method: A method or a model; its backbones compute the features, in evaluation mode.
+        n_rows: Rows computed at once.
     """
 
     def __init__(self, method: nn.Module, n_rows: int):
@@ -26,7 +26,7 @@ class Embedding:
 
     @torch.no_grad()
     def of(self, data: Data) -> TensorData:
-        """The same examples with features, shape (n, H), as inputs."""
+        """The same examples with their features, shape (n, H), as inputs."""
         parts = [self._batch(data, index) for index in torch.arange(len(data)).split(self._n_rows)]
         features, targets = zip(*parts, strict=True)
         source = getattr(data, "checksum", None)
@@ -34,7 +34,7 @@ class Embedding:
 
     @contextmanager
     def as_inputs(self, method: nn.Module) -> Iterator[None]:
-        """For a while the models of a method, the same one or a copy, take features as their inputs."""
+        """Context in which the models of a method, the same one or a copy, take features as inputs."""
         before = [(model, model.backbone, model.x_units) for model in _models(method)]
         for models, edges in zip(_by_backbone(method), pairwise(self._edges), strict=True):
             for model in models:
@@ -53,7 +53,7 @@ class Embedding:
 
 
 class _Columns(nn.Module):
-    """The columns that one backbone gave; a stand-in for it."""
+    """Replaces a backbone: the columns that it has computed."""
 
     def __init__(self, start: int, stop: int):
         super().__init__()
@@ -64,7 +64,7 @@ class _Columns(nn.Module):
 
 
 def backbones_of(method: nn.Module) -> list[nn.Module]:
-    """The backbones of a method's models, each once."""
+    """The distinct backbones of a method's models."""
     return [models[0].backbone for models in _by_backbone(method)]
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C that asks first."""
+"""Ctrl-C that stops a training after the current step."""
 
 import signal
 import threading
@@ -9,7 +9,7 @@ from typing import Any
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[threading.Event]:
-    """The first Ctrl-C asks to stop after the step under way; the second one raises as usual."""
+    """Context in which the first Ctrl-C sets an event; the second one raises as usual."""
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -1,4 +1,4 @@
-"""Several processes under ``torchrun``: who this process is, and which rows are its own."""
+"""Several processes under ``torchrun``: the rank of this process, and its rows of a batch."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all; one of one where there is no ``torchrun``."""
+    """Rank of this process and the number of processes; 0 of 1 without ``torchrun``."""
 
     rank: int = 0
     count: int = 1
@@ -27,11 +27,11 @@ class Processes:
         return self.rank == 0
 
     def wrap(self, module: nn.Module, all_learn: bool = True) -> nn.Module:
-        """A module whose gradients are averaged over the processes.
+        """The module with gradients averaged over the processes.
 
         Args:
             module: The module.
-            all_learn: Whether every parameter that may learn gets a gradient in each step.
+            all_learn: Whether every parameter with ``requires_grad`` gets a gradient in each step.
         """
         if self.count == 1:
             return module
@@ -55,46 +55,46 @@ class Processes:
         return tensor.tolist()
 
 
-# Processes train the same things in the same order, so their groups have the same numbers.
+# All processes call fit in the same order, so their process groups have the same numbers.
 _GROUPS = count()
 
 
-@lru_cache(maxsize=1)  # one for all groups of this process: the first process may be its host
-def _meeting_place() -> tuple[dist.Store, int, int]:
+@lru_cache(maxsize=1)  # one store for all process groups: the first process may host it
+def _rendezvous() -> tuple[dist.Store, int, int]:
     return next(iter(dist.rendezvous("env://")))
 
 
 def is_first() -> bool:
     """Whether this is the only process, or the first of those that ``torchrun`` started."""
-    return _number() == 1 or int(os.environ["RANK"]) == 0
+    return _world_size() == 1 or int(os.environ["RANK"]) == 0
 
 
-def _number() -> int:
+def _world_size() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 @contextmanager
 def connect(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that ``torchrun`` started; leaves a process group of the user's own as it is."""
-    if _number() == 1:
+    """Context with a process group under ``torchrun``; one that the user has started is used and kept."""
+    if _world_size() == 1:
         yield Processes()
         return
     started_here = not dist.is_initialized()
     on_cuda = device.type == "cuda"
     if started_here:
-        store, rank, n_processes = _meeting_place()
-        # Under a name of its own: the addresses that an earlier group has left in the store are dead.
+        store, rank, n_processes = _rendezvous()
+        # With a prefix: addresses that an earlier group has left in the store are no longer valid.
         dist.init_process_group(
             "nccl" if on_cuda else "gloo",
             store=dist.PrefixStore(f"ebreg {next(_GROUPS)}", store),
             rank=rank,
             world_size=n_processes,
-            # Sums over processes need a device for each of them, which is not the first by itself.
+            # Each process needs its own device; by default all would use the first one.
             device_id=device if on_cuda else None,
         )
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), device)
-        dist.barrier()  # nobody leaves while another still waits for an answer
+        dist.barrier()  # no process may leave while another one still waits for it
     finally:
         if started_here:
             dist.destroy_process_group()

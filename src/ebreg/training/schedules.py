@@ -1,4 +1,4 @@
-"""Learning-rate schedules as pure functions of how far training has come, so that resuming needs no state."""
+"""Learning-rate schedules: pure functions of the share of training done, so that resuming needs no state."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ def one_cycle(t: float, warmup: float = 0.25, start: float = 0.05) -> float:
     return cosine((t - warmup) / (1 - warmup))
 
 
-# Factor on the learning rate at progress t in [0, 1].
+# Factor on the learning rate when a share t in [0, 1] of the training is done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": constant,
     "cosine": cosine,

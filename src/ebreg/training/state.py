@@ -15,7 +15,7 @@ from ebreg.saving import checkpoints, files
 from ebreg.saving.schema import anything, each, fields, mapping, none_or, number, real, whole
 from ebreg.training.averaging import Average
 from ebreg.training.config import TrainingConfig
-from ebreg.training.selection import Selection
+from ebreg.training.early_stopping import Selection
 
 
 @dataclass
@@ -27,8 +27,6 @@ class Progress:
         batch: Batches finished in the epoch under way.
         history: One entry per finished epoch: the mean of each loss, and ``validation_nll`` if validated.
         sums: Sums of the losses over the examples of the epoch under way.
-        best_epoch: Epoch whose weights are kept.
-        lowest_epoch: Epoch with the lowest validation NLL.
         seconds: Time spent so far.
     """
 
@@ -36,8 +34,6 @@ class Progress:
     batch: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
-    best_epoch: int | None = None
-    lowest_epoch: int | None = None
     seconds: float = 0.0
 
 
@@ -96,8 +92,8 @@ class State:
         """
         progress = replace(self.progress, sums=sums)
         tensors = _over("method", self.method.state_dict()) | _over("best", self.best)
-        if self.selection.kept_rows is not None:
-            tensors["validation.rows"] = self.selection.kept_rows
+        if self.selection.best_rows is not None:
+            tensors["validation.rows"] = self.selection.best_rows
         if self.average is not None:
             tensors |= _over("average", self.average.module.state_dict())
         optimizer = self.optimizer.state_dict()["state"]
@@ -107,7 +103,12 @@ class State:
         tensors["random.global"] = torch.get_rng_state()
         if self._device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self._device)
-        facts = {"settings": dict(identity), "progress": asdict(progress), "learned": sorted(optimizer)}
+        facts = {
+            "settings": dict(identity),
+            "progress": asdict(progress),
+            "selection": {name: getattr(self.selection, name) for name in ("best_epoch", "lowest_epoch")},
+            "learned": sorted(optimizer),
+        }
         try:
             checkpoints.write(path, tensors, facts)
         except OSError as error:
@@ -143,7 +144,7 @@ class State:
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
             for state in (noise, everywhere):  # tried out on a generator that nothing else uses
                 torch.Generator().set_state(state)
-            selection = self._selection(progress, tensors)
+            selection = self._selection(facts["selection"], progress, tensors)
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise files.damaged(checkpoints.FORMAT, path, error) from error
         self.method.load_state_dict(weights)
@@ -161,19 +162,13 @@ class State:
     def _device(self) -> torch.device:
         return self.method.model.reference.device
 
-    def _selection(self, progress: Progress, tensors: dict[str, Tensor]) -> Selection:
-        if progress.best_epoch is None or progress.lowest_epoch is None:
+    def _selection(self, epochs: dict[str, Any], progress: Progress, tensors: dict[str, Tensor]) -> Selection:
+        best, lowest = epochs["best_epoch"], epochs["lowest_epoch"]
+        if best is None:
             return Selection(self._anchor)
-        lowest_nll = progress.history[progress.lowest_epoch]["validation_nll"]
-        last = max(i for i, entry in enumerate(progress.history) if "validation_nll" in entry)
-        return Selection(
-            self._anchor,
-            progress.best_epoch,
-            tensors["validation.rows"],
-            progress.lowest_epoch,
-            lowest_nll,
-            last,
-        )
+        nll = {i: e["validation_nll"] for i, e in enumerate(progress.history) if "validation_nll" in e}
+        lowest_nll = float("inf") if lowest is None else nll[lowest]
+        return Selection(self._anchor, best, tensors["validation.rows"], lowest, lowest_nll, max(nll))
 
     def _optimizer_state(self, tensors: dict[str, Tensor], learned: list[int]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}

@@ -1,6 +1,6 @@
-"""The paper's four sets of images: readers of their files, splits, and the augmentation of head poses.
+"""The paper's four image data sets: file readers, splits, and the augmentation of head poses.
 
-h5py and Pillow are imported when a file is read, so that importing ebreg does not need them.
+h5py and Pillow are imported when a file is read, so importing ebreg does not need them.
 """
 
 from ebreg.datasets.images.augmentation import HeadPoseAugmentation

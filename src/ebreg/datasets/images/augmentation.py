@@ -1,4 +1,4 @@
-"""Head poses seen anew: mirrored, larger or smaller, and moved."""
+"""HeadPoseAugmentation: random mirroring, scaling and cropping of head poses."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,16 +15,16 @@ _SMALLEST_SCALE = 0.1
 
 @dataclass(frozen=True)
 class HeadPoseAugmentation:
-    """The paper's augmentation of head poses, as a function of uniform numbers.
+    """The paper's augmentation of head poses, as a function of uniform random numbers.
 
-    A picture is mirrored with probability 1/2, rescaled, filled up with zeros to the lower right if it is too
-    small, and cropped at random to the size it had. The numbers are handed in, so a training does not depend
-    on how many processes prepare its pictures. Pictures and poses that come in stay as they are: the authors
-    flip signs in the stored poses themselves, so theirs change from epoch to epoch.
+    An image is mirrored with probability 1/2, rescaled, padded with zeros at the lower right if it is too
+    small, and cropped at random to its original size. The random numbers are arguments, so a training does
+    not depend on the number of processes. The given images and poses are not changed; the authors flip signs
+    in the stored poses, so that theirs change from epoch to epoch.
 
     Attributes:
-        scales: Factors, each as likely as the others.
-        n_points: Uniform numbers for each picture: mirror, scale, and the crop's top and left.
+        scales: Scale factors, with equal probabilities.
+        n_points: Random numbers per image: mirror, scale, and the crop's top and left.
     """
 
     scales: tuple[float, ...] = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5)
@@ -38,25 +38,25 @@ class HeadPoseAugmentation:
         """Augment a batch.
 
         Args:
-            x: Pictures, uint8, shape (B, C, H, W).
+            x: Images, uint8, shape (B, C, H, W).
             y: Yaw, pitch and, if there is a third, roll, shape (B, 2) or (B, 3).
             u: Numbers in [0, 1), shape (B, n_points).
 
         Returns:
-            New pictures, uint8, and new poses, in the shapes of x and y.
+            New images, uint8, and new poses, in the shapes of x and y.
         """
         self._check(x, y, u)
         mirror, scale, top, left = u.to(x.device).unbind(1)
         flipped = mirror < 0.5
         signs = torch.tensor(_SIGNS[: y.shape[1]], dtype=y.dtype, device=y.device)
         poses = torch.where(flipped.to(y.device)[:, None], y * signs, y)
-        pictures = torch.where(flipped[:, None, None, None], x.flip(-1), x)
+        mirrored = torch.where(flipped[:, None, None, None], x.flip(-1), x)
         seen = torch.empty_like(x)
         choice = _choose(scale, len(self.scales))
-        # The rows of one scale have one size, so they are resized together.
+        # Images of one scale have one size, so they are resized together.
         for i in choice.unique().tolist():
             rows = (choice == i).nonzero()[:, 0]
-            resized = _resize(pictures[rows], self.scales[i])
+            resized = _resize(mirrored[rows], self.scales[i])
             seen[rows] = _crop(resized, x.shape[2:], top[rows], left[rows])
         return seen, poses
 
@@ -74,7 +74,7 @@ class HeadPoseAugmentation:
 
 def _resize(x: Tensor, scale: float) -> Tensor:
     sides = [round(scale * side) for side in x.shape[2:]]
-    # As the authors, without a filter against aliasing.
+    # Without antialiasing, like the authors.
     resized = nn.functional.interpolate(x.float(), size=sides, mode="bilinear", align_corners=False)
     resized = resized.round().clamp(0, 255).to(torch.uint8)
     missing = [max(old - new, 0) for old, new in zip(x.shape[2:], sides, strict=True)]
@@ -87,11 +87,11 @@ def _crop(x: Tensor, size: torch.Size, top: Tensor, left: Tensor) -> Tensor:
     rows, columns = (
         at[:, None] + torch.arange(kept, device=x.device) for at, kept in zip(first, size, strict=True)
     )
-    picture = torch.arange(B, device=x.device)[:, None, None, None]
+    image = torch.arange(B, device=x.device)[:, None, None, None]
     channel = torch.arange(C, device=x.device)[:, None, None]
-    return x[picture, channel, rows[:, None, :, None], columns[:, None, None, :]]
+    return x[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
 def _choose(u: Tensor, n: int) -> Tensor:
-    # In float64 no u below 1 is rounded up to n.
+    # In float64, u * n of u below 1 is not rounded up to n.
     return (u.double() * n).long()

@@ -1,4 +1,4 @@
-"""Images and their targets as a data set; a part of it copies no pixel."""
+"""ImageData: a data set of images and targets; a subset copies no pixels."""
 
 import zlib
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ _ROWS_AT_ONCE = 512
 
 
 class ImageData:
-    """A map-style data set of uint8 images and targets, which gives whole batches.
+    """A map-style data set of uint8 images and targets, which returns whole batches.
 
-    Nothing is ever written to what it holds: batches are copies.
+    Batches are copies, so the data cannot be changed through them.
 
     Args:
-        pixels: Where the images are, n of them.
-        y: Targets of all of them, shape (n, D).
-        rows: Which of them belong to the data set, shape (m,); None: all, in their order.
-        groups: What ties images to each other, such as the person on each, shape (n,), numbers or strings.
-        name: What the data is called in messages.
+        pixels: A source of n images.
+        y: Targets of all n images, shape (n, D).
+        rows: Which images belong to the data set, shape (m,); None: all, in order.
+        groups: Group of each image, such as the person on it, shape (n,), numbers or strings.
+        name: Name of the data in messages.
     """
 
     def __init__(self, pixels: Pixels, y: Any, rows: Any = None, groups: Any = None, name: str = "images"):
@@ -42,13 +42,13 @@ class ImageData:
         if self.rows.dtype.kind not in "iu" or self.rows.ndim != 1:
             raise ValueError(
                 f"rows of {name} must be whole numbers, shape (m,), found {self.rows.dtype} of shape "
-                f"{self.rows.shape}; of a mask take numpy.flatnonzero(mask)"
+                f"{self.rows.shape}; for a mask give numpy.flatnonzero(mask)"
             )
         if self.rows.min() < 0 or self.rows.max() >= n:
             raise ValueError(
                 f"rows of {name} must be from 0 to {n - 1}, found {self.rows.min()} to {self.rows.max()}"
             )
-        self.rows = self.rows.astype(np.int64)  # bytes would be taken for a mask
+        self.rows = self.rows.astype(np.int64)  # torch takes uint8 for a mask
         self.pixels, self.name = pixels, name
 
     @property
@@ -58,23 +58,23 @@ class ImageData:
 
     @property
     def groups(self) -> np.ndarray | None:
-        """What ties its rows to each other, a copy, shape (m,), or None."""
+        """Groups of its rows, a copy, shape (m,), or None."""
         return None if self._groups is None else self._groups[self.rows]
 
     @cached_property
     def checksum(self) -> int:
-        """So that a training is not resumed on other data."""
-        # Of every pixel: that takes less time than an epoch, and tells all that could be different.
+        """Checksum of all pixels and targets; a checkpoint is not resumed with another one."""
+        # Of every pixel: that takes less time than an epoch.
         blocks = np.split(self.rows, range(_ROWS_AT_ONCE, len(self), _ROWS_AT_ONCE))
         checksum = 0
         for values in (self.y.numpy(), self.rows):
             checksum = zlib.crc32(np.ascontiguousarray(values).data, checksum)
-        for block in blocks:  # of a set that may be larger than memory
+        for block in blocks:  # the set may be larger than memory
             checksum = zlib.crc32(np.ascontiguousarray(self.pixels.take(block)).data, checksum)
         return checksum
 
     def take(self, index: Any) -> "ImageData":
-        """Some of the rows, by their places in this data set, shape (k,)."""
+        """The rows at an index (k,) into this data set."""
         return ImageData(self.pixels, self._y, self.rows[np.asarray(index)], self._groups, self.name)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Images in HDF5 files, read from disk by batch."""
+"""HDF5Pixels: images in an HDF5 file, read from disk by batch."""
 
 import os
 from pathlib import Path
@@ -9,18 +9,18 @@ import numpy as np
 
 from ebreg.datasets.images.pixels import check_images
 
-# Rows this near to each other are read in one go. h5py takes lists of rows too, but the time for one grows
-# faster than the list.
+# Rows this close to each other are read together. h5py takes lists of rows too, but its time grows faster
+# than linearly in their length.
 _NEAR = 64
-# What h5py raises of a damaged file, which depends on the place of the damage.
+# Errors that h5py raises for damaged files; which one depends on the place of the damage.
 _DAMAGE = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
 
 
 class HDF5Pixels:
     """Images in an HDF5 file.
 
-    The file is opened when images are asked for, once in every process: an open file does not survive a fork,
-    and cannot be pickled.
+    The file is opened when images are read, once in every process: an open file does not survive a fork, and
+    cannot be pickled.
 
     Args:
         path: The file.
@@ -48,9 +48,9 @@ class HDF5Pixels:
         except _DAMAGE as error:
             raise OSError(
                 f"{self.path}: images {first} to {last} cannot be read ({error}); the file is damaged, "
-                "get it again"
+                "download it again"
             ) from error
-        # Rows in order, such as a whole set to be held in memory, are not copied once more.
+        # Rows in order, such as a whole set, are not copied once more.
         return taken if np.array_equal(rows, index) else taken[where]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class HDF5Pixels:
 
     def _images(self) -> Any:
         if self._opened is not None and self._opened[0] != os.getpid():
-            # What a parent opened is closed first: HDF5 would share it with what is opened now.
+            # The file that a parent process opened is closed first: HDF5 would share its state.
             self._opened[1].close()
             self._opened = None
         if self._opened is None:
@@ -74,25 +74,23 @@ def open_file(path: Path) -> Any:
         ValueError: If it is truncated, or not an HDF5 file.
     """
     h5py = require_h5py()
-    with open(path, "rb"):  # the system's own words where there is no such file, or no right to read it
+    with open(path, "rb"):  # for the usual errors if there is no such file or no permission
         pass
     try:
         return h5py.File(path, "r")
     except _DAMAGE as error:
-        raise ValueError(
-            f"{path} must be an HDF5 file, and is truncated or none at all ({error}); get it again"
-        ) from error
+        raise ValueError(f"{path} is truncated or not an HDF5 file ({error}); download it again") from error
 
 
 def read_array(path: Path, key: str) -> np.ndarray:
-    """A whole array of an HDF5 file."""
+    """An array of an HDF5 file, read completely."""
     with open_file(path) as file:
         array = _find(file, path, key)
         try:
             return np.asarray(array[()])
         except _DAMAGE as error:
             raise OSError(
-                f"{path}: {key!r} cannot be read ({error}); the file is damaged, get it again"
+                f"{path}: {key!r} cannot be read ({error}); the file is damaged, download it again"
             ) from error
 
 
@@ -101,17 +99,17 @@ def _find(file: Any, path: Path, key: str) -> Any:
         found, keys = file.get(key), ", ".join(map(repr, file)) or "none"
     except _DAMAGE as error:
         raise ValueError(
-            f"{path} must hold an array {key!r}, and is damaged ({error}); get it again"
+            f"{path} must hold an array {key!r}, and is damaged ({error}); download it again"
         ) from error
     if not isinstance(found, require_h5py().Dataset):
         raise ValueError(f"{path} must hold an array {key!r}, found the keys {keys}; is it of another task?")
     if found.shape is None:
-        raise ValueError(f"{path}: {key!r} must hold an array, and is empty; get the file again")
+        raise ValueError(f"{path}: {key!r} must hold an array, and is empty; download the file again")
     return found
 
 
 def require_h5py() -> ModuleType:
-    """``h5py``, imported now."""
+    """The module ``h5py``."""
     try:
         import h5py
     except ImportError as error:

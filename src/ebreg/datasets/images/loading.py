@@ -1,4 +1,4 @@
-"""From a path to a training set and a test set."""
+"""Load an image data set: files to a training set and a test set."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,42 +9,42 @@ import numpy as np
 
 from ebreg._utils import checks
 from ebreg.datasets.images.data import ImageData
-from ebreg.datasets.images.pixels import held
+from ebreg.datasets.images.pixels import load_into_memory
 from ebreg.datasets.images.reading import png_files, read_hdf5, read_npz, read_png_folder
 from ebreg.datasets.images.splits import GIVEN, SPLITS, divide
 from ebreg.datasets.images.tasks import IMAGE_TASKS, ImageTask
 
 _READERS: dict[str, Callable[[Path, ImageTask], ImageData]] = {"h5": read_hdf5, "npz": read_npz}
-# Other splits are drawn at random, and so is what is held out.
-_HELD_OUT_BY = {"time": "time", "group": "group", GIVEN: "time"}
+# The split of the validation set, by the split of the test set; it is random for other splits.
+_VALIDATION_SPLITS = {"time": "time", "group": "group", GIVEN: "time"}
 
 
 @dataclass(frozen=True)
 class ImageSplit:
-    """A task's data in two parts.
+    """A task's data, split into a training set and a test set.
 
     Attributes:
-        train: To learn from.
-        test: To judge by.
-        how: The split, for a record: its name, its seed (None where nothing is drawn), the numbers of rows in
-            both parts and of those left out, and the groups in the test part if it is by group.
+        train: The training set.
+        test: The test set.
+        how: The split, for a record: its name, its seed (None if it is not random), the numbers of rows in
+            both sets and of those left out, and the groups in the test set if it is by group.
     """
 
     train: ImageData
     test: ImageData
     how: dict[str, Any]
 
-    def hold_out(self) -> tuple[np.ndarray, np.ndarray]:
-        """Places in ``train`` to learn from, and places that tell when to stop: a fifth of them.
+    def validation_split(self) -> tuple[np.ndarray, np.ndarray]:
+        """Training rows and validation rows, as places in ``train``; a fifth is for validation.
 
-        They are divided in the way in which the test images were taken off, by person or by time, so that
-        what is held out is as new to the model as these; where they came in files of their own, by time.
+        They are split in the same way as the test set, by person or by time, so that the validation set is as
+        different from the training set as the test set is. If the test set is a file, they are split by time.
         """
-        name, groups = _HELD_OUT_BY.get(self.how["split"], "random"), self.train.groups
+        name, groups = _VALIDATION_SPLITS.get(self.how["split"], "random"), self.train.groups
         if name == "group" and groups is not None and len(np.unique(groups)) < 2:
             raise ValueError(
-                f"{self.train.name}: all training images are of one person, and patience needs another to "
-                "hold out; give images of three persons or more, or leave out patience"
+                f"{self.train.name}: all training images are of one person, and patience needs another one "
+                "for validation; give images of at least three persons, or leave out patience"
             )
         return divide(name, np.arange(len(self.train)), groups, self.how["seed"] or 0)
 
@@ -52,17 +52,17 @@ class ImageSplit:
 def load(
     task_name: str, path: str | Path, split: str | None = None, seed: int = 0, on_disk: bool | None = None
 ) -> ImageSplit:
-    """Read a task's files, check them, and split them.
+    """Read a task's files, check them and split them.
 
     Args:
         task_name: One of ``IMAGE_TASKS``.
-        path: A file in the task's format, or a folder that holds files with their official names; for cells
-            also a folder of PNG files.
-        split: "random" (80 : 20), "halves" (10,000 each, or half and half where there are fewer), "time" (the
-            last fifth is the test part), "group" (a fifth of the groups is) or "given" by two files. None: as
+        path: A file in the task's format, or a folder of files with their official names; for cells also a
+            folder of PNG files.
+        split: "random" (80 : 20), "halves" (10,000 each, or half of the rows if there are fewer), "time" (the
+            last fifth is the test set), "group" (a fifth of the groups is) or "given" by two files. None: as
             in the paper; a single file of head poses is split by person.
-        seed: Of the split.
-        on_disk: Whether pixels stay on disk; None: if they are large. An npz file cannot.
+        seed: Seed of the split.
+        on_disk: Whether pixels stay on disk; None: if they are large. Not for npz files.
     """
     checks.one_of("a task of images", task_name, IMAGE_TASKS)
     if split is not None:
@@ -70,7 +70,7 @@ def load(
     task = IMAGE_TASKS[task_name]
     files = _find(task, Path(path))
     if on_disk and task.format == "npz":
-        raise ValueError(f"{files[0]} cannot stay on disk: an npz file is read whole; leave out on_disk")
+        raise ValueError(f"{files[0]} cannot stay on disk: an npz file is read completely; leave out on_disk")
     if len(files) == 2:
         if split not in (None, GIVEN):
             raise ValueError(f"{path} is split by its two files, got split {split!r}; give one of the files")
@@ -82,7 +82,7 @@ def _find(task: ImageTask, path: Path) -> list[Path]:
     official = " and ".join(task.files)
     if not path.exists():
         raise FileNotFoundError(
-            f"{path} is not there: give {official}, or the folder; ebreg data list says where to get it"
+            f"{path} does not exist: give {official}, or the folder; ebreg data list says where to get it"
         )
     if not path.is_dir():
         return [path]
@@ -106,8 +106,8 @@ def _read(task: ImageTask, path: Path) -> ImageData:
 def _given(task: ImageTask, files: list[Path]) -> ImageSplit:
     train, test = (_read(task, file) for file in files)
     for what, one, other in (
-        ("as many targets", train.y.shape[1], test.y.shape[1]),
-        ("images of one size", train.pixels.shape[1:], test.pixels.shape[1:]),
+        ("the same number of targets", train.y.shape[1], test.y.shape[1]),
+        ("images of the same size", train.pixels.shape[1:], test.pixels.shape[1:]),
     ):
         if one != other:
             raise ValueError(f"{files[0]} and {files[1]} must have {what}, found {one} and {other}")
@@ -137,7 +137,7 @@ def _divided(
         train_rows, test_rows = divide(split, rows, groups, seed)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
-    pixels = held(data.pixels, np.union1d(train_rows, test_rows), on_disk)
+    pixels = load_into_memory(data.pixels, np.union1d(train_rows, test_rows), on_disk)
     train, test = (
         ImageData(pixels, data.y, part, data.groups, task.name) for part in (train_rows, test_rows)
     )

@@ -1,4 +1,4 @@
-"""Where pixels are: behind one small interface, in memory or on disk, read by batch and in any order."""
+"""Sources of pixels, in memory or on disk, read by batch and in any order."""
 
 from typing import Any, Protocol
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 Shape = tuple[int, int, int, int]
 
-# More than this stays on disk unless one asks for it; the paper's sets are below it.
+# Larger sets stay on disk by default; the paper's sets are smaller.
 LARGEST_IN_MEMORY = 2 * 2**30
 
 
@@ -26,7 +26,7 @@ class Pixels(Protocol):
 
 
 class InMemory:
-    """Images in an array, which is never written to.
+    """Images in an array, which is not changed.
 
     Args:
         array: uint8 array or tensor, shape (n, C, H, W).
@@ -46,17 +46,17 @@ class InMemory:
         return np.ascontiguousarray(self._array[index])
 
 
-class Held:
-    """Some images of a source, read into memory and asked for by their numbers in the source.
+class SubsetInMemory:
+    """Some images of a source, in memory, with their row numbers in the source.
 
     Args:
         pixels: The source.
-        rows: Which images to hold, shape (m,), increasing.
+        rows: Which images to load, shape (m,), increasing.
     """
 
     def __init__(self, pixels: Pixels, rows: np.ndarray):
         self.shape = pixels.shape
-        self._held = InMemory(pixels.take(rows))
+        self._loaded = InMemory(pixels.take(rows))
         self._place = np.full(len(pixels), -1)
         self._place[rows] = np.arange(len(rows))
 
@@ -64,15 +64,15 @@ class Held:
         return self.shape[0]
 
     def take(self, index: np.ndarray) -> np.ndarray:
-        """New uint8 array (B, C, H, W) of the images at an index (B,), all of them held."""
+        """New uint8 array (B, C, H, W) of the images at an index (B,), all of them in memory."""
         places = self._place[index]
         if (places < 0).any():
-            raise IndexError(f"image {np.asarray(index)[places < 0][0]} is not among those held in memory")
-        return self._held.take(places)
+            raise IndexError(f"image {np.asarray(index)[places < 0][0]} is not in memory")
+        return self._loaded.take(places)
 
 
-def held(pixels: Pixels, rows: np.ndarray, on_disk: bool | None = None) -> Pixels:
-    """The same source, with the images that are used in memory if there is room for them.
+def load_into_memory(pixels: Pixels, rows: np.ndarray, on_disk: bool | None = None) -> Pixels:
+    """The same source, with the used images in memory unless they are large.
 
     Args:
         pixels: The source.
@@ -82,11 +82,11 @@ def held(pixels: Pixels, rows: np.ndarray, on_disk: bool | None = None) -> Pixel
     if on_disk is None:
         _, *size = pixels.shape
         on_disk = len(rows) * int(np.prod(size)) > LARGEST_IN_MEMORY
-    return pixels if on_disk or isinstance(pixels, InMemory) else Held(pixels, rows)
+    return pixels if on_disk or isinstance(pixels, InMemory) else SubsetInMemory(pixels, rows)
 
 
 def check_images(where: str, array: Any) -> Shape:
-    """Require uint8 images (n, C, H, W), at least one and none of them empty; returns that shape."""
+    """Require at least one uint8 image, and none empty; returns the shape (n, C, H, W)."""
     if getattr(array, "dtype", None) != np.uint8:
         found = getattr(array, "dtype", type(array).__name__)
         raise ValueError(f"{where} must hold whole numbers from 0 to 255 as uint8, found {found}; convert it")

@@ -1,11 +1,11 @@
-"""Images in PNG files, decoded by batch."""
+"""PNGPixels: images in PNG files, decoded by batch."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-# Pillow's modes that are bytes without a palette or a mask.
+# Modes of Pillow with 8 bits per channel and no palette or mask.
 _CHANNELS = {"L": 1, "RGB": 3}
 
 
@@ -13,7 +13,7 @@ class PNGPixels:
     """Images in PNG files of one size, grey or RGB.
 
     Args:
-        paths: One for each image; the size of the first is that of all.
+        paths: One for each image; all have the size of the first.
     """
 
     def __init__(self, paths: Sequence[str | Path]):
@@ -34,7 +34,7 @@ class PNGPixels:
             if image.shape != self.shape[1:]:
                 raise ValueError(
                     f"{self.paths[row]} must have as many channels, rows and columns as {self.paths[0]}, "
-                    f"{self.shape[1:]}, found {image.shape}; bring all to one size"
+                    f"{self.shape[1:]}, found {image.shape}; resize them to one size"
                 )
             taken[place] = image
         return taken
@@ -50,9 +50,9 @@ def _decode(path: str) -> np.ndarray:
     try:
         with Image.open(path, formats=["PNG"]) as image:
             mode, values = image.mode, np.asarray(image)
-    except (OSError, SyntaxError, ValueError) as error:  # which of them depends on where a file is damaged
+    except (OSError, SyntaxError, ValueError) as error:  # which one depends on the place of the damage
         raise ValueError(
-            f"{path} must be a PNG image, and cannot be decoded ({error}); remove it or get it again"
+            f"{path} must be a PNG image, and cannot be decoded ({error}); remove it or download it again"
         ) from error
     if mode not in _CHANNELS:
         raise ValueError(

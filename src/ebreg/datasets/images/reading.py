@@ -1,4 +1,4 @@
-"""Files of images and targets, as their authors publish them, read into data sets and checked."""
+"""Readers of image files: HDF5, npz and PNG files, read into data sets and checked."""
 
 import re
 import zipfile
@@ -14,30 +14,29 @@ from ebreg.datasets.images.pixels import InMemory, Pixels, check_images
 from ebreg.datasets.images.png import PNGPixels
 from ebreg.datasets.images.tasks import ImageTask
 
-# In an npz file, whose picture each is; optional.
+# In an npz file, the person on each image; optional.
 GROUP_KEY = "person"
 _COUNT = re.compile(r"_(\d+(?:\.\d+)?)\.png$", re.IGNORECASE)
 
 
 def read_hdf5(path: str | Path, task: ImageTask) -> ImageData:
-    """Images (n, C, H, W), which stay on disk, and targets (n,) or (n, D) of an HDF5 file."""
+    """Read images (n, C, H, W), which stay on disk, and targets (n,) or (n, D) from an HDF5 file."""
     path = Path(path)
     pixels = HDF5Pixels(path, task.image_key)
     return _checked(path, pixels, read_array(path, task.label_key), task)
 
 
 def read_npz(path: str | Path, task: ImageTask) -> ImageData:
-    """Images (n, H, W, C), targets (n, D) and, if there is one, the person on each (n,) of an npz file.
+    """Read images (n, H, W, C), targets (n, D) and optional persons (n,) from an npz file.
 
-    An npz file can only be read whole, so its images are in memory.
+    An npz file can only be read completely, so its images are in memory.
     """
     path = Path(path)
     arrays = _read_arrays(path, (task.image_key, task.label_key), (GROUP_KEY,))
     images = arrays[task.image_key]
     if images.ndim != 4 or images.shape[-1] != task.channels:
         raise ValueError(
-            f"{path}: {task.image_key!r} must have shape {task.image_shape}, found {images.shape}; "
-            "bring it to that"
+            f"{path}: {task.image_key!r} must have shape {task.image_shape}, found {images.shape}; reshape it"
         )
     images = images.transpose(0, 3, 1, 2)
     check_images(f"{path}: {task.image_key!r}", images)
@@ -45,7 +44,7 @@ def read_npz(path: str | Path, task: ImageTask) -> ImageData:
 
 
 def read_png_folder(path: str | Path, task: ImageTask) -> ImageData:
-    """Images of a folder of PNG files, in the order of their names, with the targets that the names hold."""
+    """Read a folder of PNG files, in the order of their names, with the targets in the names."""
     path = Path(path)
     files = png_files(path)
     if not files:
@@ -53,7 +52,7 @@ def read_png_folder(path: str | Path, task: ImageTask) -> ImageData:
     found = [_COUNT.search(file.name) for file in files]
     if None in found:
         raise ValueError(
-            f"{files[found.index(None)]} must be named {task.png_names}, and holds no count "
+            f"{files[found.index(None)]} must be named {task.png_names}, and its name has no count "
             f"({found.count(None)} such files in all); rename or remove them"
         )
     labels = np.array([float(match[1]) for match in found if match is not None])
@@ -61,17 +60,17 @@ def read_png_folder(path: str | Path, task: ImageTask) -> ImageData:
 
 
 def png_files(path: Path) -> list[Path]:
-    """PNG files of a folder, in the order of their names, which no file system has a say in."""
+    """PNG files of a folder, sorted by name."""
     return sorted(file for file in path.iterdir() if file.suffix.lower() == ".png")
 
 
 def check_targets(where: str | Path, labels: np.ndarray, task: ImageTask) -> Tensor:
-    """Require targets that are numbers, finite, inside the task's limits, and whole where they must be.
+    """Require finite targets in the task's valid range, and whole numbers where it says so.
 
     Args:
-        where: What the message calls them.
+        where: Name of the targets in messages.
         labels: Shape (n,) or (n, D).
-        task: What is expected of them.
+        task: The task.
 
     Returns:
         float64, shape (n, D).
@@ -84,9 +83,9 @@ def check_targets(where: str | Path, labels: np.ndarray, task: ImageTask) -> Ten
         columns = " or ".join(map(str, task.n_targets))
         raise ValueError(
             f"{where}: {task.label_key!r} must have {columns} target(s) for each image, found shape "
-            f"{labels.shape}; bring it to that"
+            f"{labels.shape}; reshape it"
         )
-    low, high = task.limits
+    low, high = task.valid_range
     _require(np.isfinite(y), y, where, "finite")
     _require((y >= low) & (y <= high), y, where, f"from {low:g} to {high:g} {task.unit}")
     if task.spacing is not None:
@@ -100,7 +99,7 @@ def _require(fine: np.ndarray, y: np.ndarray, where: str | Path, what: str) -> N
         first = int(bad.argmax())
         raise ValueError(
             f"{where}: every target must be {what}, and {int(bad.sum())} of {len(y)} rows are not, first row "
-            f"{first} with {', '.join(f'{value:g}' for value in y[first])}; mend or remove those rows"
+            f"{first} with {', '.join(f'{value:g}' for value in y[first])}; fix or remove those rows"
         )
 
 
@@ -127,27 +126,27 @@ def _checked(
         if rows is not None and tuple(rows.shape[:1]) != (n,):
             found = len(rows) if rows.ndim else "a single value"
             raise ValueError(
-                f"{path} must hold as many {what} as images, found {found} and {n}; get it again"
+                f"{path} must hold as many {what} as images, found {found} and {n}; download it again"
             )
     return ImageData(pixels, y, groups=groups, name=task.name)
 
 
 def _read_arrays(path: Path, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, np.ndarray]:
     with open(path, "rb") as file:
-        # Of any other file numpy would say how to load it at one's own risk.
+        # For another file the message of numpy would advise to unpickle it.
         if not zipfile.is_zipfile(file):
-            raise ValueError(f"{path} must be an npz file, and is truncated or none at all; get it again")
+            raise ValueError(f"{path} is truncated or not an npz file; download it again")
         file.seek(0)
         try:
             content = np.load(file, allow_pickle=False)
             keys = content.files
-            # What is no array in the file, numpy gives as bytes.
+            # numpy returns entries that are not arrays as bytes.
             arrays = {key: np.asarray(content[key]) for key in (*required, *optional) if key in keys}
         except MemoryError:
             raise
-        except Exception as error:  # a damaged archive fails in as many ways as there are bytes
+        except Exception as error:  # damaged archives raise many kinds of errors
             raise ValueError(
-                f"{path} must be an npz file of plain arrays, and cannot be read ({error}); get it again"
+                f"{path} must be an npz file of plain arrays, and cannot be read ({error}); download it again"
             ) from error
     missing = [key for key in required if key not in arrays]
     if missing:

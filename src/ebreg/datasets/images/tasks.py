@@ -1,4 +1,4 @@
-"""The paper's four image tasks: what is predicted, how it is judged, which files hold it, whose they are."""
+"""The paper's four image tasks: targets, evaluation grids, files and licences."""
 
 from dataclasses import dataclass
 
@@ -10,30 +10,30 @@ _CCGAN_LICENCE = "published with the CcGAN papers (Ding et al.); for the terms s
 
 @dataclass(frozen=True)
 class ImageTask:
-    """What is known of a set of images before its files are there.
+    """Description of an image data set and its files.
 
     Attributes:
         name: Its name in ``IMAGE_TASKS``.
         title: What is predicted from what.
-        target: What the target is.
-        unit: Of the target.
-        target_names: Of its columns, in order.
-        n_targets: How many of those columns a file may have.
+        target: Name of the target.
+        unit: Unit of the target.
+        target_names: Names of its columns, in order.
+        n_targets: Allowed numbers of columns in a file.
         low: First value of the grid on which the paper computes the NLL, on every axis.
         high: Last value of that grid.
         n_grid: Number of its values on every axis.
-        limits: Lowest and highest target that can be right; a file with others is refused.
+        valid_range: Lowest and highest valid target; a file with others is an error.
         files: Official names, one for all rows or one for training and one for test.
         image_key: Name of the images in the file.
-        image_shape: Their shape there; another height and width will do as well.
+        image_shape: Their shape in the file; other heights and widths are allowed.
         label_key: Name of the targets in the file.
         channels: 1 for grey images, 3 for colours.
-        split: How the paper divides it, one of ``SPLITS``.
-        source: Where to get it.
-        licence: On what terms.
-        kept: Rows with a target outside of this range are left out, as the paper does; None: all are kept.
+        split: The split of the paper, one of ``SPLITS``.
+        source: Where to download it.
+        licence: Its terms of use.
+        kept: Rows with a target outside of this range are left out, as in the paper; None keeps all rows.
         spacing: Distance of neighbouring targets if they are whole numbers, else None.
-        png_names: How PNG files are named if a folder of them will do too, else None.
+        png_names: Pattern of the names of PNG files if a folder of them is allowed, else None.
         augmentation: Applied to batches in training, or None.
     """
 
@@ -46,7 +46,7 @@ class ImageTask:
     low: float
     high: float
     n_grid: int
-    limits: tuple[float, float]
+    valid_range: tuple[float, float]
     files: tuple[str, ...]
     image_key: str
     image_shape: str
@@ -62,7 +62,7 @@ class ImageTask:
 
     @property
     def format(self) -> str:
-        """Of its official files: "h5" or "npz"."""
+        """Format of its official files: "h5" or "npz"."""
         return self.files[0].rpartition(".")[2]
 
 
@@ -76,7 +76,7 @@ _STEERING = ImageTask(
     low=-100.0,
     high=100.0,
     n_grid=20_000,
-    limits=(-100.0, 100.0),
+    valid_range=(-100.0, 100.0),
     files=("SteeringAngle_64x64.h5",),
     image_key="images",
     image_shape="(N, 3, 64, 64)",
@@ -97,7 +97,7 @@ _CELLS = ImageTask(
     low=1.0,
     high=200.0,
     n_grid=19_900,
-    limits=(1.0, 200.0),
+    valid_range=(1.0, 200.0),
     files=("Cell200_64x64.h5",),
     image_key="IMGs_grey",
     image_shape="(N, 1, 64, 64)",
@@ -120,7 +120,7 @@ _AGE = ImageTask(
     low=1.0,
     high=60.0,
     n_grid=5_900,
-    limits=(0.0, 150.0),
+    valid_range=(0.0, 150.0),
     files=("UTKFace_64x64.h5",),
     image_key="images",
     image_shape="(N, 3, 64, 64)",
@@ -143,7 +143,7 @@ _HEAD_POSE = ImageTask(
     low=-80.0,
     high=80.0,
     n_grid=30,
-    limits=(-180.0, 180.0),
+    valid_range=(-180.0, 180.0),
     files=("BIWI_train.npz", "BIWI_test.npz"),
     image_key="image",
     image_shape="(N, 64, 64, 3)",

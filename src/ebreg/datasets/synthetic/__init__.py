@@ -1,4 +1,4 @@
-"""Images with known targets, made when they are asked for: cells to count, a solid in some pose."""
+"""Synthetic images with known targets: cells to count, and a solid in a random pose."""
 
 from ebreg.datasets.synthetic.cells import cells
 from ebreg.datasets.synthetic.poses import PITCH, ROLL, YAW, equivalent_poses, mark_is_hidden, rotation

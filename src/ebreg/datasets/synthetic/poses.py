@@ -18,7 +18,7 @@ YAW, PITCH, ROLL = 90.0, 60.0, 45.0
 
 
 def rotation(pose: Tensor) -> Tensor:
-    """The matrices R of some poses.
+    """Rotation matrices R of poses.
 
     Args:
         pose: Yaw, pitch and roll in degrees, shape (n, 3).
@@ -40,10 +40,10 @@ def _turn(angle: Tensor, first: int, second: int) -> Tensor:
 
 
 def equivalent_poses(pose: Tensor) -> Tensor:
-    """The two poses of the data's range that look the same while the mark is hidden.
+    """The two poses in the range of the data that look the same while the mark is hidden.
 
-    But for its mark the solid is the same after a quarter turn about its own vertical axis, which adds 90
-    degrees to the yaw. The range of yaw is two quarter turns wide, so that every pose has one twin in it.
+    Without its mark the solid is the same after a quarter turn about its own vertical axis, which adds 90
+    degrees to the yaw. The range of yaw is two quarter turns wide, so every pose has one twin in it.
 
     Args:
         pose: Yaw, pitch and roll in degrees, shape (n, 3), with yaw from -90 to 90.
@@ -76,7 +76,7 @@ def mark_is_hidden(pose: Tensor) -> Tensor:
 
 
 def check_poses(pose: Tensor) -> Tensor:
-    """Require finite angles of shape (n, 3), and give them in float64."""
+    """Require finite angles of shape (n, 3); returns them in float64."""
     pose = checks.numbers("pose", pose)
     checks.shape("pose", pose, ("n", 3))
     checks.finite("pose", pose)

@@ -1,4 +1,4 @@
-"""The solid and its picture: one ray for each quarter of a pixel, a lamp, shadows."""
+"""Ray-traced images of the solid, with a lamp and shadows."""
 
 import math
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ Colour = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Scene:
-    """What else a picture depends on, in the frame of the viewer. Colours are red, green, blue in [0, 1].
+    """Light and colours of an image, in the frame of the viewer. Colours are red, green, blue in [0, 1].
 
     Attributes:
-        light: Direction in which the lamp is, of any length; z is to the viewer, and above 0.
+        light: Direction towards the lamp, of any length; z points to the viewer, and is above 0.
         lamp: Strength of the lamp.
-        ambient: Strength of the light that comes from everywhere.
+        ambient: Strength of the ambient light.
         paint: Factors on the solid's colours.
         background: Colour behind the solid, at mid-height.
     """
@@ -39,8 +39,8 @@ class Scene:
 
 PLAIN = Scene()
 
-# A column with a foot, a knob on top and four arms of one height. All is the same after a quarter turn
-# about the vertical axis, and fits into the unit ball.
+# A column with a foot, a knob on top and four arms at one height. It is the same after a quarter turn about
+# the vertical axis, and fits into the unit ball.
 _ARM = (0.42, 0.62, 0.85)
 _BODY: tuple[tuple[Shape, Colour], ...] = (
     (Box(vector(0, 0.22, 0), vector(0.86, 0.16, 0.2)), _ARM),
@@ -57,15 +57,15 @@ _HALF_WIDTH = 1.12  # of the picture, where the solid fits into a ball of radius
 _SUBPIXELS = 2
 _SHADE = 0.2  # how much darker the background is at the bottom than at mid-height
 _GLOSS, _GLOSS_POWER = 0.15, 24
-_CLEAR = 1e-6  # a surface throws no shadow on itself
+_CLEAR = 1e-6  # distance within which a surface casts no shadow on itself
 
 
 def render(pose: Tensor, scene: Scene = PLAIN, size: int = 64) -> Tensor:
-    """Pictures of the solid without noise, in parallel projection.
+    """Images of the solid without noise, in parallel projection.
 
     Args:
-        pose: Yaw, pitch and roll in degrees, shape (n, 3); ``poses`` says what they mean.
-        scene: Light and colours, the same for all.
+        pose: Yaw, pitch and roll in degrees, shape (n, 3), as defined in ``poses``.
+        scene: Light and colours of all images.
         size: Height and width in pixels, at least 16.
 
     Returns:
@@ -95,7 +95,7 @@ def _picture(R: np.ndarray, scene: Scene, size: int) -> np.ndarray:
 
 
 def _centres(n: int) -> np.ndarray:
-    """Middles of n equal pieces of the picture's width, shape (n,)."""
+    """Centres of n equal pixels across the picture, shape (n,)."""
     return _HALF_WIDTH * ((2 * np.arange(n) + 1) / n - 1)
 
 
@@ -105,11 +105,11 @@ def _plane(R: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _look(R: np.ndarray, across: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which part each ray meets first, or -1, and how far behind the picture's plane, shape (n, n) each."""
+    """The part that each ray hits first, or -1, and its depth behind the picture's plane, both (n, n)."""
     n = len(across)
     part, depth = np.full((n, n), -1, dtype=np.int8), np.full((n, n), np.inf)
     for i, (shape, _) in enumerate(_BODY):
-        # Most rays pass by. The outline of the part in the picture says which may not; rows run down, y up.
+        # Only the rays inside the bounding box of the part are traced; rows run down, y up.
         (x, y), (dx, dy) = R[:2] @ shape.centre[:, 0], shape.reach(R[:2])
         top, bottom = np.searchsorted(across, [-y - dy, -y + dy])
         left, right = np.searchsorted(across, [x - dx, x + dx])

@@ -1,4 +1,4 @@
-"""Convex shapes, and where parallel rays pass through them.
+"""Convex shapes, and their intersections with parallel rays.
 
 Rays are o + t d. All have the same direction d, shape (3, 1), and start at the columns of o, shape (3, n).
 """
@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-# Stands for a component 0 of a direction, by which a box would divide.
+# Replaces a component 0 of a direction, to avoid a division by 0.
 _TINY = 1e-12
 
 
@@ -18,14 +18,14 @@ def vector(x: float, y: float, z: float) -> np.ndarray:
 
 
 class Shape(Protocol):
-    """What can be seen and cast a shadow."""
+    """A convex shape that rays can hit."""
 
     @property
     def centre(self) -> np.ndarray:
         """Shape (3, 1)."""
 
     def reach(self, axes: np.ndarray) -> np.ndarray:
-        """How far it extends from its centre along each row of ``axes``, shape (m, 3) to (m,)."""
+        """Extent from its centre along each row of ``axes``, shape (m, 3) to (m,)."""
 
     def crossing(self, o: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The t at which rays enter and leave, shape (n,) each; a ray that misses enters after it leaves."""
@@ -36,7 +36,7 @@ class Shape(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """A box along the axes.
+    """An axis-aligned box.
 
     Attributes:
         centre: Shape (3, 1).
@@ -47,18 +47,18 @@ class Box:
     half: np.ndarray
 
     def reach(self, axes: np.ndarray) -> np.ndarray:
-        """That of a corner."""
+        """Extent of a corner."""
         return np.abs(axes) @ self.half[:, 0]
 
     def crossing(self, o: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Inside all three pairs of planes."""
+        """Where the ray is inside all three pairs of planes."""
         inverse = 1 / np.where(np.abs(d) < _TINY, _TINY, d)
         middle = (self.centre - o) * inverse
         half = self.half * np.abs(inverse)
         return (middle - half).max(axis=0), (middle + half).min(axis=0)
 
     def normal(self, p: np.ndarray) -> np.ndarray:
-        """That of the nearest face."""
+        """Normal of the nearest face."""
         position = (p - self.centre) / self.half
         face = np.abs(position).argmax(axis=0)
         return np.where(np.arange(3)[:, None] == face, np.sign(position), 0.0)
@@ -66,7 +66,7 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Ellipsoid:
-    """An ellipsoid along the axes.
+    """An axis-aligned ellipsoid.
 
     Attributes:
         centre: Shape (3, 1).
@@ -77,7 +77,7 @@ class Ellipsoid:
     radii: np.ndarray
 
     def reach(self, axes: np.ndarray) -> np.ndarray:
-        """That of the point whose normal is the axis."""
+        """Extent of the point whose normal is the axis."""
         return np.sqrt(axes**2 @ self.radii[:, 0] ** 2)
 
     def crossing(self, o: np.ndarray, d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,6 +90,6 @@ class Ellipsoid:
         return middle - root, np.where(discriminant < 0, -np.inf, middle + root)
 
     def normal(self, p: np.ndarray) -> np.ndarray:
-        """Along the gradient of its equation."""
+        """Normalised gradient of its equation."""
         gradient = (p - self.centre) / self.radii**2
         return gradient / np.sqrt((gradient * gradient).sum(axis=0))

@@ -1,4 +1,4 @@
-"""A solid in a pose that its picture may or may not tell."""
+"""Synthetic images of a solid, and its pose, which some images leave ambiguous."""
 
 import math
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg.datasets.synthetic.poses import PITCH, ROLL, YAW
+from ebreg.datasets.synthetic.random_numbers import random_numbers
 from ebreg.datasets.synthetic.rendering import PLAIN, Scene, render
-from ebreg.datasets.synthetic.streams import stream
 
 _LIGHT_SPREAD = 20.0  # degrees to either side, and up or down
-_STRENGTH_SPREAD = 0.15  # of the lamp, as a part of it
+_STRENGTH_SPREAD = 0.15  # of the lamp, relative
 _PAINT_SPREAD = 0.06
 _BACKGROUND = (0.35, 0.65)
 _BACKGROUND_SPREAD = 0.05  # between red, green and blue
@@ -21,14 +21,14 @@ _NOISE = 3.0  # grey levels
 
 
 def solid(n: int, seed: int = 0, size: int = 64) -> tuple[Tensor, Tensor]:
-    """Pictures of one solid, and the pose that it has in each of them.
+    """Images of one solid, and its pose in each image.
 
-    The solid is a column with four arms, the same after a quarter turn about its vertical axis, but for a
-    red mark on top of the front arm. Yaw is uniform within 90 degrees to either side, pitch within 60 and
-    roll within 45; ``poses`` says what the angles mean. Seen from above, at positive pitch, the mark tells
-    the yaw, though at a few degrees it is thinner than a pixel. Seen from below it is hidden, and the
-    picture fits two poses equally well: p(pose | image) has two modes of the same weight, those of
-    ``equivalent_poses``. Lamp, paint and background vary a little and say nothing about the pose.
+    The solid is a column with four arms, the same after a quarter turn about its vertical axis, except for a
+    red mark on top of the front arm. Yaw is uniform from -90 to 90 degrees, pitch from -60 to 60 and roll
+    from -45 to 45; ``poses`` defines the angles. Seen from above, at positive pitch, the mark determines the
+    yaw, though at a few degrees it is thinner than a pixel. Seen from below it is hidden, and the image fits
+    two poses equally well: p(pose | image) has two modes of the same weight, those of ``equivalent_poses``.
+    Lamp, paint and background vary a little, independently of the pose.
 
     Image i depends on the seed and on i, not on n.
 
@@ -47,7 +47,7 @@ def solid(n: int, seed: int = 0, size: int = 64) -> tuple[Tensor, Tensor]:
     images = np.empty((n, 3, size, size), dtype=np.uint8)
     poses = torch.empty((n, 3), dtype=torch.float64)
     for i in range(n):
-        rng = stream(seed, i)
+        rng = random_numbers(seed, i)
         poses[i] = torch.from_numpy(rng.uniform(-1, 1, 3) * (YAW, PITCH, ROLL))
         clean = render(poses[i : i + 1], _scene(rng), size)[0].numpy()
         grey = 255 * clean + _NOISE * rng.standard_normal(clean.shape)

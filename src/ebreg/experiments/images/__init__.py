@@ -1,18 +1,16 @@
-"""The paper's image experiments: where images come from, how methods are trained on them, and judged."""
+"""The paper's image experiments: Tables 2 to 6, and single trainings."""
 
-from ebreg.experiments.images.experiments import Experiment
-from ebreg.experiments.images.jobs import ImageJob
-from ebreg.experiments.images.measures import measure
+from ebreg.experiments.images.evaluation import evaluate
+from ebreg.experiments.images.experiment import ImageExperiment
 from ebreg.experiments.images.recipes import IMAGE_RECIPES, ImageRecipe
 from ebreg.experiments.images.saving import save
-from ebreg.experiments.images.sources import ImageSource
+from ebreg.experiments.images.source import ImageSource
 
 __all__ = [
     "IMAGE_RECIPES",
-    "Experiment",
-    "ImageJob",
+    "ImageExperiment",
     "ImageRecipe",
     "ImageSource",
-    "measure",
+    "evaluate",
     "save",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ebreg import networks
 from ebreg._utils.random_state import seeded
-from ebreg.experiments.images.experiments import Experiment, expect
+from ebreg.experiments.images.experiment import ImageExperiment, expect
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import backbones
 from ebreg.saving import folders
@@ -29,13 +29,13 @@ _FACTS = fields(
 )
 
 
-def save(path: Path, experiment: Experiment, model: Model) -> None:
+def save(path: Path, experiment: ImageExperiment, model: Model) -> None:
     """Write a trained model, in place of an earlier one.
 
     Args:
         path: The folder.
         experiment: By which it was trained.
-        model: As it is used, see :meth:`Experiment.finished`.
+        model: As it is used, see :meth:`ImageExperiment.finished`.
     """
     settings = experiment.settings
     facts = {

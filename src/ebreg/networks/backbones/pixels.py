@@ -1,4 +1,4 @@
-"""PixelUnits: pixel values as files hold them, in the units that a backbone was trained with."""
+"""PixelUnits: pixel values from 0 to 255 in the units of a backbone."""
 
 from collections.abc import Sequence
 
@@ -7,19 +7,19 @@ from torch import Tensor, nn
 
 from ebreg._utils import checks
 
-# Of the images of ImageNet, red, green and blue, where 1 is the brightest value.
+# Mean and standard deviation of red, green and blue in ImageNet, where 1 is the brightest value.
 _MEAN = (0.485, 0.456, 0.406)
 _DEVIATION = (0.229, 0.224, 0.225)
 
 
 class PixelUnits(nn.Module):
-    """Turns pixel values from 0 to 255 into (value - shift) / scale, each channel by its own.
+    """Pixel values from 0 to 255 as (value - shift) / scale, with a shift and scale per channel.
 
-    Serves as the ``x_units`` of a model, or stands before a network in an ``nn.Sequential``.
+    It is the ``x_units`` of a model, or comes before a network in an ``nn.Sequential``.
 
     Args:
-        shift: Of red, green and blue, in pixel values.
-        scale: Likewise, above 0.
+        shift: For red, green and blue, in pixel values.
+        scale: For red, green and blue, above 0.
     """
 
     shift: Tensor
@@ -38,7 +38,7 @@ class PixelUnits(nn.Module):
 
     @classmethod
     def imagenet(cls) -> "PixelUnits":
-        """The units of most networks trained on ImageNet: standardised by the pixels of its images."""
+        """The units of most networks trained on ImageNet: standardised by its mean and deviation."""
         return cls([255 * mean for mean in _MEAN], [255 * deviation for deviation in _DEVIATION])
 
     @classmethod
@@ -47,10 +47,10 @@ class PixelUnits(nn.Module):
         return cls((127.0,) * 3, (128.0,) * 3)
 
     def expect(self, image_shape: Sequence[int]) -> "PixelUnits":
-        """From now on refuse images other than a trained model knows, which would pass and mean nothing.
+        """Require images of the shape and type that the model was trained on; others are an error.
 
         Args:
-            image_shape: (C, H, W); the values must be whole numbers, as files hold them.
+            image_shape: (C, H, W); the values must be whole numbers, as in image files.
         """
         self._image_shape = tuple(image_shape)
         return self
@@ -58,7 +58,7 @@ class PixelUnits(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """Whole or real numbers (B, C, H, W), C = 1 or 3 -> (B, 3, H, W); grey is repeated.
 
-        The result is in float32, or in the precision that the module was turned to.
+        The result is in float32, or in the precision of the module.
         """
         if images.dim() != 4 or images.shape[1] not in (1, 3):
             raise ValueError(
@@ -67,20 +67,20 @@ class PixelUnits(nn.Module):
             )
         if self._image_shape is not None:
             self._check(images, self._image_shape)
-        # A single channel meets three shifts and scales, and so becomes three.
+        # A single channel is broadcast to three by the shifts and scales.
         return (images.to(self.shift.dtype) - self.shift[:, None, None]) / self.scale[:, None, None]
 
     def _check(self, images: Tensor, expected: tuple[int, ...]) -> None:
         found = tuple(images.shape[1:])
         if found != expected:
             raise ValueError(
-                f"the model was trained on images (C, H, W) = {expected}, got {found}; turn them into this "
-                "size and kind first"
+                f"the model was trained on images (C, H, W) = {expected}, got {found}; convert them to this "
+                "shape first"
             )
         if images.is_floating_point():
             raise ValueError(
-                f"the model takes pixels as whole numbers from 0 to 255, got {images.dtype}; values from 0 "
-                "to 1 become such by (255 * images).round().to(torch.uint8)"
+                f"the model takes pixels as whole numbers from 0 to 255, got {images.dtype}; convert values "
+                "from 0 to 1 by (255 * images).round().to(torch.uint8)"
             )
         if images.numel() and not 0 <= images.amin() <= images.amax() <= 255:
             raise ValueError(

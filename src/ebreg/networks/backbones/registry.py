@@ -1,4 +1,4 @@
-"""BACKBONES: the networks for images by name, beside those of other libraries."""
+"""Registry of backbones: networks for images by name."""
 
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ _ALL = (
     Backbone("small-cnn", small_cnn, PixelUnits.imagenet, n_features=128),
 )
 BACKBONES: dict[str, Backbone] = {backbone.name: backbone for backbone in _ALL}
-# As options and messages list them.
+# For options and messages.
 NAMES = (*BACKBONES, *(f"{library}:NAME" for library in LIBRARIES))
 
 
@@ -40,7 +40,7 @@ def find(name: str) -> Backbone:
     """
     library, colon, rest = name.partition(":")
     if colon and library in LIBRARIES:
-        with seeded(0):  # a look at its features is no reason to change anybody's random numbers
+        with seeded(0):  # a network is built to count its features: keep the global random state
             return LIBRARIES[library](rest)
     checks.one_of("the backbone", name, NAMES)
     return BACKBONES[name]

@@ -1,4 +1,4 @@
-"""ResNet18 (He et al., 2016) without its classifier, with the names of the usual ImageNet checkpoints."""
+"""ResNet18 (He et al., 2016) without its classifier, with the parameter names of torchvision."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ class ResNet18(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions and a way past them: (B, n_in, H, W) -> (B, n_out, H / stride, W / stride)."""
+    """Two convolutions with a skip connection: (B, n_in, H, W) -> (B, n_out, H / stride, W / stride)."""
 
     def __init__(self, n_in: int, n_out: int, stride: int):
         super().__init__()
@@ -63,8 +63,8 @@ def resnet18(weights: str | Path | None = None) -> ResNet18:
     """ResNet18 for images (B, 3, H, W), 512 features after the mean over rows and columns.
 
     Args:
-        weights: A checkpoint, ``.safetensors``, ``.pth`` or ``.pt``, with the names that torchvision uses;
-            its classifier is left out. None: random weights, Kaiming's for convolutions.
+        weights: A checkpoint, ``.safetensors``, ``.pth`` or ``.pt``, with torchvision's parameter names; its
+            classifier is left out. None: random weights, by Kaiming's rule for convolutions.
 
     Returns:
         The network, in training mode. With weights of ImageNet, it takes the units of

@@ -1,4 +1,4 @@
-"""SmallCNN: a light network for tests, examples and a first look at one's own images."""
+"""SmallCNN: a small network for tests, examples and first experiments."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +25,7 @@ class SmallCNN(nn.Module):
 
 
 def _block(n_in: int, n_out: int) -> nn.Module:
-    # Batch-norm brings its own shift, so the convolution needs none.
+    # Batch-norm has a bias, so the convolution needs none.
     return nn.Sequential(
         nn.Conv2d(n_in, n_out, kernel_size=3, stride=2, padding=1, bias=False),
         nn.BatchNorm2d(n_out),
@@ -34,7 +34,7 @@ def _block(n_in: int, n_out: int) -> nn.Module:
 
 
 def small_cnn(weights: str | Path | None = None) -> SmallCNN:
-    """Four convolutions with batch-norm, each halving the image; 128 features, some 100,000 parameters.
+    """Four convolutions with batch-norm, each halving the image: 128 features, about 100,000 parameters.
 
     Args:
         weights: A ``.safetensors``, ``.pth`` or ``.pt`` file with the state dict of such a network. None:

@@ -1,0 +1,104 @@
+"""Trainer: the two trainings of a fit, with early stopping and then on all rows."""
+
+import copy
+import multiprocessing
+import threading
+import warnings
+from dataclasses import dataclass, replace
+
+from ebreg._utils.stack_level import stack_level
+from ebreg.errors import TrustWarning
+from ebreg.estimators import defaults
+from ebreg.methods import Method
+from ebreg.training import fit
+from ebreg.training.batches import TensorData, weights_of
+from ebreg.training.loop import Training
+from ebreg.units import Standardizer
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Settings of a regressor's trainings; None stands for the default for the number of rows.
+
+    Attributes:
+        max_iter: Maximum number of epochs.
+        batch_size: Rows a step.
+        learning_rate: Of Adam.
+        weight_decay: Decoupled.
+        n_iter_no_change: Epochs without improvement before training stops.
+        verbose: True, False or "auto": whether to show a progress bar.
+        seed: Of the order of the rows and of the draws.
+    """
+
+    max_iter: int | None
+    batch_size: int | None
+    learning_rate: float
+    weight_decay: float
+    n_iter_no_change: int | None
+    verbose: bool | str
+    seed: int
+
+    def train(self, method: Method, data: TensorData, validation: TensorData | None) -> Training:
+        """Train in place; with validation rows, the weights of the best epoch are kept."""
+        config = defaults.training_config(
+            len(data),
+            validated=validation is not None,
+            max_iter=self.max_iter,
+            batch=self.batch_size,
+            n_iter_no_change=self.n_iter_no_change,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+        )
+        training = fit(method, data, validation, config, progress=self._progress)
+        if training.best_epoch is not None and validation is not None:
+            _warn_if_diverged(training.history[training.best_epoch]["validation_nll"], data, validation)
+        if training.interrupted:
+            _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
+        return training
+
+    def fine_tune(self, method: Method, data: TensorData, before: Training) -> Training:
+        """Train on all rows, those for validation included; returns the record of both trainings.
+
+        An interrupt restores the weights from before.
+        """
+        last = len(before.history) - 1 if before.best_epoch is None else before.best_epoch
+        config = defaults.fine_tuning_config(
+            len(data), last + 1, self.batch_size, self.learning_rate, self.weight_decay, self.seed
+        )
+        best = copy.deepcopy(method.state_dict())
+        training = fit(method, data, config=config, progress=self._progress)
+        if training.interrupted:
+            method.load_state_dict(best)
+            _warn_of_interrupt("while it was fine-tuned on all rows; the best weights before that are kept")
+            return replace(before, interrupted=True)
+        return replace(before, history=before.history + training.history)
+
+    @property
+    def _progress(self) -> bool | str:
+        # Many bars at once, from fits in parallel, would be noise; joblib's workers have a parent process.
+        in_worker = multiprocessing.parent_process() is not None
+        in_thread = threading.current_thread() is not threading.main_thread()
+        return False if in_worker or in_thread else self.verbose
+
+
+def _warn_of_interrupt(when: str) -> None:
+    warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=stack_level())
+
+
+def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData) -> None:
+    # A training that diverged may have finite losses. It is compared with one normal distribution, fitted to
+    # the training rows.
+    weights = weights_of(validation).double()
+    normal_nlls = Standardizer.robust("y", data.y).normal_nll(validation.y)
+    normal_nll = ((weights * normal_nlls).sum() / weights.sum()).item()
+    # Before any training, the energy model is level over the range of the data: a little worse.
+    if nll <= normal_nll + 2 * validation.y.shape[1]:
+        return
+    warnings.warn(
+        f"the training diverged: its negative log-likelihood on the validation rows is {nll:.4g}, and one "
+        f"normal distribution for all rows has {normal_nll:.4g}. Lower learning_rate, raise max_iter, or "
+        "give more rows.",
+        TrustWarning,
+        stacklevel=stack_level(),
+    )

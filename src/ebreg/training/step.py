@@ -1,0 +1,101 @@
+"""Step: one optimiser step on a batch."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ebreg.errors import TrainingError
+from ebreg.methods import Losses
+from ebreg.training.batches import Data, augmentation_of, weights_of
+from ebreg.training.config import PRECISIONS, TrainingConfig
+from ebreg.training.processes import Processes
+from ebreg.training.schedules import SCHEDULES
+from ebreg.training.stages import Stage
+from ebreg.training.state import State
+
+
+class Step:
+    """One optimiser step: losses of a batch, gradients, clipping, update, weight averaging.
+
+    Args:
+        state: The method, its optimiser and its random generator, changed in place.
+        data: Training data; its weights and augmentation are used.
+        config: Settings.
+        processes: The processes that share a batch.
+    """
+
+    def __init__(self, state: State, data: Data, config: TrainingConfig, processes: Processes):
+        self._state, self._config, self._processes = state, config, processes
+        self._device = state.method.model.reference.device
+        self._weights, self._augmentation = weights_of(data), augmentation_of(data)
+
+    def __call__(self, index: Tensor, stage: Stage, t: float) -> None:
+        """Train on a batch, and add its losses to those of the epoch.
+
+        Args:
+            index: Rows of the batch over all processes, shape (B,).
+            stage: The current stage of the training.
+            t: Share of the training done so far, in [0, 1], for the learning-rate schedule.
+        """
+        self._set_learning_rate(t)
+        # Every process makes the random numbers of the whole batch and takes those of its own rows, so the
+        # draws do not depend on the number of processes. A process without rows repeats one at weight 0.
+        points = stage.learner.points(len(index), self._state.noise)
+        augmentation_points = self._augmentation_points(len(index))
+        own = self._processes.own(len(index))
+        scale = self._processes.count / len(index) if len(own) else 0.0
+        own = own if len(own) else torch.zeros(1, dtype=torch.long)
+        x, y = (values.to(self._device) for values in stage.data.__getitems__(index[own].tolist()))
+        if self._augmentation is not None:
+            x, y = self._augmentation(x, y, augmentation_points[own].to(self._device))
+        losses = self._losses(stage, x, y, points[:, own].to(self._device), self._weights[index[own]])
+        loss = scale * torch.stack([values.sum() for values in losses.values()]).sum()
+        self._update(loss, x, y)
+        sums = self._state.progress.sums
+        for name, values in losses.items():
+            share = scale * values.detach().sum().item() * len(index) / self._processes.count
+            sums[name] = sums.get(name, 0.0) + share
+
+    def _set_learning_rate(self, t: float) -> None:
+        lr = self._config.learning_rate * SCHEDULES[self._config.schedule](t)
+        for group in self._state.optimizer.param_groups:
+            group["lr"] = lr
+
+    def _augmentation_points(self, B: int) -> Tensor:
+        n_points = 0 if self._augmentation is None else self._augmentation.n_points
+        return torch.rand(B, n_points, generator=self._state.noise)
+
+    def _losses(self, stage: Stage, x: Tensor, y: Tensor, points: Tensor, weights: Tensor) -> Losses:
+        """The weighted losses of this process's rows, each of shape (b,)."""
+        dtype = PRECISIONS[self._config.precision]
+        autocast = torch.autocast(self._device.type, dtype=dtype, enabled=dtype is not None)
+        with autocast, stage.inputs(self._state.method):
+            losses: Losses = stage.parallel(x, y, points)
+        weights = weights.to(self._device)
+        return {name: weights.to(values.dtype) * values for name, values in losses.items()}
+
+    def _update(self, loss: Tensor, x: Tensor, y: Tensor) -> None:
+        state = self._state
+        state.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(state.parameters, self._config.clip_norm or math.inf)
+        self._check_finite(norm, loss, x, y)
+        state.optimizer.step()
+        if state.average is not None:
+            state.average.update()
+
+    def _check_finite(self, gradient_norm: Tensor, loss: Tensor, x: Tensor, y: Tensor) -> None:
+        # The gradient is already averaged over the processes, so all of them raise or none does.
+        if torch.isfinite(gradient_norm):
+            return
+        progress = self._state.progress
+        where = f"at epoch {progress.epoch}, batch {progress.batch}"
+        for name, values in (("x", x), ("y", y)):
+            if not torch.isfinite(values).all():
+                raise TrainingError(f"{name} is not finite {where}: remove or impute such examples")
+        kept = "the best epoch" if self._state.take_best() else "the step before"
+        raise TrainingError(
+            f"training diverged {where}: the loss is {loss.item()} and its gradient {gradient_norm.item()}. "
+            f"The weights of {kept} were kept. Lower learning_rate, or rescale inputs and targets."
+        )
