@@ -330,7 +330,7 @@ class TestFacts:
 
 
 class TestImageModels:
-    """Of ``ebreg train``; tests/test_image_experiments.py loads those that it trained."""
+    """Of ``ebreg train``; tests/test_experiments_images.py loads those that it trained."""
 
     @pytest.fixture(params=[None, 8], ids=["whole", "neck"])
     def saved(self, request, tmp_path) -> Path:

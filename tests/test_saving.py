@@ -102,7 +102,7 @@ class TestDamage:
         }[kind]
         content = file.read_bytes()
         refused = 0
-        for i in range(len(content)):
+        for i in range(0, len(content), 3):
             changed = bytearray(content)
             changed[i] ^= 1 << (5 * i) % 8
             file.write_bytes(changed)
@@ -114,7 +114,7 @@ class TestDamage:
                 assert is_same(tensors, expected)
                 assert facts == FACTS
         # Of the others there are few: white space, and e or E in a number.
-        assert refused > 0.95 * len(content)
+        assert refused > 0.95 * len(content) / 3
 
     @pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.99])
     def test_truncated_files_are_refused(self, share, checkpoint, folder, record):
