@@ -192,10 +192,9 @@ _FACTS = fields(
         batch=whole(),
         history=each(mapping(real)),
         sums=mapping(real),
-        best_epoch=none_or(whole()),
-        lowest_epoch=none_or(whole()),
         seconds=number(0),
     ),
+    selection=fields(best_epoch=none_or(whole()), lowest_epoch=none_or(whole())),
     learned=each(whole()),
 )
 
