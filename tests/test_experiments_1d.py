@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,7 @@ from ebreg.experiments.toy.tracking import measure
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.training import fit
 from ebreg.training.config import PAPER
+from fragile import Fragile
 
 ALONE = Workers(progress=False)
 VERSIONS = {"ebreg": "0.1.0"}
@@ -356,21 +357,6 @@ def seven(task, model) -> dict:
     return evaluate(task, model) | {"predictive": 7.0}
 
 
-@dataclass(frozen=True)
-class Fragile(ToyExperiment):
-    """Kills its process at the first attempt of one run."""
-
-    def run(self, folder: Path) -> dict:
-        mark = folder.parent / "killed"
-        if self.seed == 1 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().run(folder)
-
-    def evaluate(self, model) -> dict:
-        return {"on_grid": sum(p.sum().item() for p in model.parameters()), "predictive": 0.0}
-
-
 def check_that_a_killed_worker_loses_no_run(tmp_path: Path, backend: str) -> None:
     # Workers have the data sets of full size, and this process must have the same points.
     (tmp_path / "gustafsson_train.csv").write_text("x,y\n0.5,-0.25\n-1,2\n")
@@ -415,9 +401,10 @@ class TestRunner:
             Workers(backend="mine")
         with pytest.raises(ValueError, match="jobs must be at least 1"):
             Workers(0)
-        monkeypatch.setitem(sys.modules, "ray.util.joblib", None)
-        with pytest.raises(ImportError, match=r"pip install ebreg\[ray\]"):
-            Workers(backend="ray")
+        for backend, module in (("ray", "ray.util.joblib"), ("dask", "distributed")):
+            monkeypatch.setitem(sys.modules, module, None)
+            with pytest.raises(ImportError, match=rf"pip install ebreg\[{backend}\]"):
+                Workers(backend=backend)
 
 
 # A command whose two workers report that they run, and then would run for ten minutes.

@@ -495,6 +495,7 @@ class TestCommands:
 
         words = ["train", "cells", "--data", "synthetic:8", *SMALL, "--device", "cpu", "--out", str(tmp_path)]
         words[words.index("--epochs") + 1] = "2"
+        monkeypatch.setattr(plots, "available", lambda: False)
         with monkeypatch.context() as patch:
             patch.setattr("ebreg.experiments.experiment.fit", interrupted)
             assert cli.main(words) == 130
@@ -580,9 +581,11 @@ def test_what_is_there_is_not_overwritten(name: str, message: str, tmp_path: Pat
 
 def test_a_rank_without_other_processes_is_the_first(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr(plots, "available", lambda: False)
     out = tmp_path / "run"
     assert cli.main(["train", "cells", "--data", "synthetic:8", *SMALL, "--out", str(out)]) == 0
     assert (out / "result.json").exists()
+    assert not (out / "examples.png").exists()
 
 
 def test_a_table_without_a_number_is_reported_all_the_same(tmp_path: Path, capsys):
@@ -651,7 +654,8 @@ def test_two_processes_train_on_images_like_one(tmp_path: Path, monkeypatch):
         assert (one - two).norm() < 0.2 * moved
 
 
-def test_files_in_the_official_format_train(tmp_path: Path, capsys):
+def test_files_in_the_official_format_train(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(plots, "available", lambda: False)
     images, counts = CELL_COUNTS.load().train.__getitems__(range(16))
     write_hdf5(tmp_path / "Cell200_64x64.h5", images.numpy(), counts.numpy(), IMAGE_TASKS["cells"])
     words = [

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ BACKENDS: dict[str, dict[str, Any]] = {
     "ray": {"ray_remote_args": {"max_restarts": -1, "max_task_retries": -1}},
     "dask": {},
 }
+_MODULES = {"ray": "ray.util.joblib", "dask": "distributed"}
 _MAX_LOST_WORKERS = 3  # in succession, without a finished run between them
 
 
@@ -44,12 +46,15 @@ class Workers:
     def __post_init__(self) -> None:
         checks.at_least("jobs", self.n_jobs, 1)
         checks.one_of("the backend", self.backend, BACKENDS)
-        if self.backend == "ray":
+        if self.backend in _MODULES:
             try:
-                from ray.util.joblib import register_ray
+                module = import_module(_MODULES[self.backend])
             except ImportError as error:
-                raise ImportError("the backend ray needs Ray: pip install ebreg[ray]") from error
-            register_ray()
+                raise ImportError(
+                    f"the backend {self.backend} is not installed: pip install ebreg[{self.backend}]"
+                ) from error
+            if self.backend == "ray":
+                module.register_ray()
 
     def map(
         self, function: Callable[[Experiment], Any], experiments: Sequence[Experiment]
