@@ -24,11 +24,11 @@ demo: $(READY) ## train on the paper's first 1-D set and draw its Figure 2
 	@$(BIN)/ebreg demo
 
 test: $(READY) ## the test suite, a few minutes
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-slow: $(READY) ## the long trainings, and a cluster on this machine
 	@$(PIP) --editable '.[ray]'
-	@$(BIN)/python -m pytest -q -n 2 -m slow
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
 lint: $(READY) ## ruff and mypy
 	@$(BIN)/ruff check .

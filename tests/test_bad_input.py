@@ -322,7 +322,7 @@ BAD_QUESTIONS = {
     "a function of other shape": (
         lambda r: r.predict_distribution(X).expectation(lambda y: 1.0),
         ValueError,
-        "fn must keep the first two axes of what it is given",
+        "fn must keep the first two axes of its argument",
     ),
     "a row that is not there": (lambda r: r.predict_distribution(X)[99], IndexError, "out of bounds"),
 }
@@ -609,7 +609,7 @@ def test_tiny_targets_have_finite_deviations(regressor):
 
 def test_questions_to_a_prediction_that_make_no_sense(fitted):
     dist = fitted.predict_distribution(X)
-    with pytest.raises(IndexError, match="rows are numbers in one list"):
+    with pytest.raises(IndexError, match="rows must be numbers in one list"):
         dist[np.array([[0, 1], [1, 2]])]
     with pytest.raises(ValueError, match="too close to 0 or 1"):
         dist.interval(1 - 1e-16)

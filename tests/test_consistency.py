@@ -1083,9 +1083,9 @@ def test_good_rows_are_not_warned_of(D):
         assert not dist.unreliable.any()
 
 
-@subjects("2 correlated", "2 bounded in one", "3 with two hills")
+@subjects("2 bounded in one", "3 with two hills")
 def test_error_of_log_partition_is_the_spread_over_seeds(subject):
-    x, few = torch.from_numpy(X), {"n_draws": 256, "max_draws": 256}
+    x, few = torch.from_numpy(X), {"n_draws": 128, "max_draws": 128}
     runs = [prediction(subject.model, x, seed=100 * seed, **few) for seed in range(1, 33)]
     log_z = np.stack([run.log_partition for run in runs])
     stated = np.sqrt(np.mean([run.log_partition_error**2 for run in runs], axis=0))

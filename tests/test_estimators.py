@@ -209,7 +209,13 @@ class TestShapes:
         assert dist.expectation(np.square).shape == (3, *t)
         assert dist.expectation(lambda y: y.reshape(*y.shape[:2], -1).sum(-1)).shape == (3,)
         assert dist.apply(lambda p, y: p.log_prob(y), y).shape == (3,)
-        for trust in ("effective_sample_size", "pareto_k", "log_partition", "log_partition_error", "weak"):
+        for trust in (
+            "effective_sample_size",
+            "pareto_k",
+            "log_partition",
+            "log_partition_error",
+            "unreliable",
+        ):
             assert getattr(dist, trust).shape == (3,)
 
     def test_of_modes_and_regions(self, fitted, kind, form):

@@ -13,10 +13,13 @@ from ebreg.distributions import GaussianMixture
 from ebreg.methods import JointMLE, JointNCE
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import MLP, EnergyHead, MixtureHead
-from ebreg.predictive import Predictive
+from ebreg.predictive import Accuracy, Predictive
 from ebreg.sampling import draw
 from ebreg.units import Standardizer, Tail
 from support import normal, rng
+
+# One target keeps its nodes; several get few draws, and no more.
+FEW = Accuracy(n_draws=256, max_draws=256)
 
 
 def seeded(build, *args, **settings):
@@ -54,7 +57,7 @@ def test_shapes_and_units(kind, D):
     torch.testing.assert_close(z.mean(dim=0), torch.zeros(D), rtol=0, atol=1e-5)
     torch.testing.assert_close(z.square().mean(dim=0), torch.ones(D), rtol=1e-5, atol=0)
     assert model.q(h).batch_shape == (40,)
-    dist = model.predictive(x)
+    dist = model.predictive(x, FEW)
     assert isinstance(dist, Predictive)
     assert dist.mean.shape == dist.variance.shape == (40, D)
     assert dist.mean.dtype == torch.float64
@@ -69,7 +72,7 @@ def test_log_density_carries_the_jacobian_of_the_units(kind, D):
     plain = copy.deepcopy(model)
     plain.y_units = Standardizer.identity(D)
     z = model.y_units(y)
-    here, there = model.predictive(x), plain.predictive(x)
+    here, there = model.predictive(x, FEW), plain.predictive(x, FEW)
     log_scale = model.y_units.scale.log().sum()
     torch.testing.assert_close(here.log_prob(y), there.log_prob(z) - log_scale, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(here.mean, model.y_units.shift + model.y_units.scale * there.mean)
@@ -79,7 +82,7 @@ def test_log_density_carries_the_jacobian_of_the_units(kind, D):
 def test_answers_hold_no_graph_and_draw_nothing_from_the_global_state(kind, D):
     model, (x, y) = for_table(kind, D), data(D)
     before = torch.random.get_rng_state()
-    dist = model.predictive(x[:3])
+    dist = model.predictive(x[:3], FEW)
     answers = [dist.mean, dist.variance, dist.log_prob(y[:3]), dist.cdf(y[:3]), dist.sample(4, rng())]
     answers += [dist.log_partition, dist.pareto_k, dist.modes()[0].log_densities, dist.modes()[0].locations]
     assert not any(answer.requires_grad for answer in answers)
@@ -89,9 +92,9 @@ def test_answers_hold_no_graph_and_draw_nothing_from_the_global_state(kind, D):
 @family
 def test_a_row_answers_alone_as_in_a_batch(kind, D):
     model, (x, y) = for_table(kind, D).double(), data(D)
-    together = model.predictive(x[:6])
+    together = model.predictive(x[:6], FEW)
     for rows in ([4], [5, 0, 3]):
-        dist = model.predictive(x[rows])
+        dist = model.predictive(x[rows], FEW)
         torch.testing.assert_close(dist.mean, together.mean[rows], rtol=1e-9, atol=0)
         torch.testing.assert_close(dist.variance, together.variance[rows], rtol=1e-7, atol=0)
         torch.testing.assert_close(dist.log_partition, together.log_partition[rows], rtol=1e-9, atol=1e-9)
@@ -103,12 +106,12 @@ def test_a_row_answers_alone_as_in_a_batch(kind, D):
 @family
 def test_copies_answer_alike(kind, D):
     model, (x, y) = for_table(kind, D), data(D)
-    expected = model.predictive(x).log_prob(y)
+    expected = model.predictive(x, FEW).log_prob(y)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert torch.equal(other.predictive(x).log_prob(y), expected)
+        assert torch.equal(other.predictive(x, FEW).log_prob(y), expected)
     fresh = kind.for_table(*data(D), n_components=3, width=16)
     fresh.load_state_dict(model.state_dict())
-    assert torch.equal(fresh.predictive(x).log_prob(y), expected)
+    assert torch.equal(fresh.predictive(x, FEW).log_prob(y), expected)
 
 
 @family
@@ -141,9 +144,9 @@ def test_wrong_shapes_are_refused(kind, D):
         with pytest.raises(ValueError, match=r"must have shape \(\.\.\., 2\), got \(40, 1\)"):
             model.standardize(y[:, :1])
     with pytest.raises(ValueError, match="must have shape"):
-        model.predictive(x).log_prob(y[:7])
+        model.predictive(x, FEW).log_prob(y[:7])
     with pytest.raises(ValueError, match="must have shape"):
-        model.predictive(x).log_prob(y[:, 0])
+        model.predictive(x, FEW).log_prob(y[:, 0])
 
 
 class Nameless(nn.Module):
@@ -202,7 +205,7 @@ def test_tail_ends_the_energy():
 @pytest.mark.parametrize("D", [1, 2])
 def test_predictive_is_the_energy_normalised(D):
     model, (x, y) = for_table(EnergyModel, D).double(), data(D)
-    dist = model.predictive(x[:4])
+    dist = model.predictive(x[:4], FEW)
     axis = torch.linspace(-9, 9, 401, dtype=torch.float64)
     nodes = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
     with torch.no_grad():
@@ -220,7 +223,7 @@ def test_predictive_is_the_energy_normalised(D):
 @pytest.mark.parametrize("D", [1, 2])
 def test_mixture_model_answers_with_its_mixture(D):
     model, (x, _) = for_table(MixtureModel, D), data(D)
-    dist, q = model.predictive(x), model.q(model.features(x))
+    dist, q = model.predictive(x, FEW), model.q(model.features(x))
     assert isinstance(dist, GaussianMixture)
     torch.testing.assert_close(dist.mean, model.y_units.shift + model.y_units.scale * q.mean.detach())
     assert torch.equal(dist.log_partition, torch.zeros(40, dtype=torch.float64))
@@ -229,7 +232,7 @@ def test_mixture_model_answers_with_its_mixture(D):
 def test_mixture_model_explains_what_it_cannot_answer():
     model = MixtureModel(MLP(2, (4,)), StudentHead(4, 1), n_targets=1)
     with pytest.raises(TypeError, match=r"needs a GaussianMixture.*proposal of an EnergyModel"):
-        model.predictive(torch.zeros(3, 2))
+        model.predictive(torch.zeros(3, 2), FEW)
 
 
 # Any torch Distribution as the proposal
@@ -310,7 +313,7 @@ def test_plain_proposals_get_as_many_independent_draws_as_asked_for(plain, metho
 def test_plain_proposals_answer(plain):
     model, x, y, D = plain
     before = torch.random.get_rng_state()
-    dist = model.predictive(x[:4])
+    dist = model.predictive(x[:4], FEW)
     axis = torch.linspace(-9, 9, 401, dtype=torch.float64)
     nodes = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
     with torch.no_grad():
@@ -321,10 +324,10 @@ def test_plain_proposals_answer(plain):
     assert torch.isfinite(dist.log_prob(y[:4])).all()
     assert ((dist.effective_sample_size >= 1) & (dist.effective_sample_size <= 16 * 2048)).all()
     assert dist.proposal.log_prob(dist.sample(3, rng())).shape == (3, 4)
-    again = model.predictive(x[:4])
+    again = model.predictive(x[:4], FEW)
     assert torch.equal(dist.log_partition, again.log_partition)
     for rows in ([2], [3, 1]):
-        some = model.predictive(x[rows])
+        some = model.predictive(x[rows], FEW)
         torch.testing.assert_close(some.mean, dist.mean[rows], rtol=1e-9, atol=0)
         torch.testing.assert_close(some.log_partition, dist.log_partition[rows], rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(
@@ -348,7 +351,7 @@ def test_draws_follow_the_points():
 def test_no_rows_give_empty_answers(kind, D):
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(20, 3, generator=generator), torch.randn(20, D, generator=generator)
-    p = kind.for_table(x, y).predictive(x[:0])
+    p = kind.for_table(x, y).predictive(x[:0], FEW)
     nothing = y[:0].double()
     assert p.mean.shape == p.variance.shape == (0, D)
     assert p.sample(3).shape == (3, 0, D)
@@ -375,7 +378,7 @@ def test_predictions_are_made_in_evaluation_mode_and_leave_the_mode_as_it_was(D)
     model = EnergyModel(Noisy(), EnergyHead(8, D), MixtureHead(8, D, 2))
     model.backbone.layers[1].eval()  # frozen by its owner
     x = normal(5, 2)
-    whole, again, alone = model.predictive(x), model.predictive(x), model.predictive(x[:1])
+    whole, again, alone = model.predictive(x, FEW), model.predictive(x, FEW), model.predictive(x[:1], FEW)
     assert torch.equal(whole.mean, again.mean)
     torch.testing.assert_close(whole.mean[:1], alone.mean, rtol=1e-6, atol=1e-7)
     assert model.training
@@ -387,18 +390,18 @@ def test_inputs_that_are_not_finite_or_not_numbers_are_refused():
     model = EnergyModel.for_table(x, y)
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="x must be finite"):
-            model.predictive(torch.tensor([[0.0, bad]]))
+            model.predictive(torch.tensor([[0.0, bad]]), FEW)
     with pytest.raises(TypeError, match="x must hold numbers"):
-        model.predictive([["a", "b"]])
+        model.predictive([["a", "b"]], FEW)
     with pytest.raises(ValueError, match=r"x must have shape \(\.\.\., 2\)"):
-        model.predictive(normal(3, 1))
+        model.predictive(normal(3, 1), FEW)
 
 
 def test_arrays_and_lists_do_as_well_as_tensors():
     x, y = normal(20, 2), normal(20, 1, seed=1)
     model = EnergyModel.for_table(x.numpy(), y.tolist())
-    p = model.predictive(x.tolist())
-    torch.testing.assert_close(p.log_prob(y.numpy()), model.predictive(x).log_prob(y))
+    p = model.predictive(x.tolist(), FEW)
+    torch.testing.assert_close(p.log_prob(y.numpy()), model.predictive(x, FEW).log_prob(y))
 
 
 @pytest.mark.parametrize("kind", [EnergyModel, MixtureModel])

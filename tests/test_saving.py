@@ -134,7 +134,7 @@ class TestDamage:
         with pytest.raises(ModelFileError, match=r"config.json is not a saved model.*; save the model again"):
             folders.read(folder)
         record.write_bytes(text.encode("latin-1"))
-        with pytest.raises(EbregError, match=r"is not a record.*; delete it, and its run is done again"):
+        with pytest.raises(EbregError, match=r"is not a record.*; delete it to repeat its run"):
             records.read(record)
 
     def test_tensors_of_others_are_no_checkpoint(self, checkpoint):

@@ -7,7 +7,7 @@ from typing import Any
 from ebreg.errors import EbregError
 from ebreg.saving import atomic_files, files, json_files
 
-FORMAT = files.Format("ebreg-record", "record", EbregError, "delete it, and its run is done again")
+FORMAT = files.Format("ebreg-record", "record", EbregError, "delete it to repeat its run")
 
 
 def write(path: Path, facts: Mapping[str, Any]) -> bool:
