@@ -286,9 +286,12 @@ def several(D: int) -> dict[str, Case]:
 SEVERAL = several(2) | several(3)
 TRAINED = {
     f"{kind.__name__} {D} {'bounded' if bounded else 'open'}": (kind, D, bounded)
-    for kind in (EnergyRegressor, MixtureDensityRegressor)
-    for D in (1, 2)
-    for bounded in (False, True)
+    for kind, D, bounded in (
+        (EnergyRegressor, 1, False),
+        (EnergyRegressor, 2, True),
+        (MixtureDensityRegressor, 1, True),
+        (MixtureDensityRegressor, 2, False),
+    )
 }
 
 
@@ -899,7 +902,7 @@ def test_answers_depend_on_no_other_row_and_no_chunk(subject):
     assert_same(ask([2, 0, 1], 2), ask([0, 1, 2], 3), [2, 0, 1])
 
 
-@subjects("two hills", "2 with two hills", "MixtureDensityRegressor 1 open")
+@subjects("two hills", "2 with two hills", "MixtureDensityRegressor 1 bounded")
 def test_some_of_the_rows_answer_as_all_of_them(subject):
     x = torch.linspace(-1.2, 1.1, 5, dtype=torch.float64)[:, None]
     y = subject.samples[:6, [0, 1, 2, 1, 0]]
@@ -1083,7 +1086,7 @@ def test_good_rows_are_not_warned_of(D):
         assert not dist.unreliable.any()
 
 
-@subjects("2 bounded in one", "3 with two hills")
+@subjects("3 with two hills")
 def test_error_of_log_partition_is_the_spread_over_seeds(subject):
     x, few = torch.from_numpy(X), {"n_draws": 128, "max_draws": 128}
     runs = [prediction(subject.model, x, seed=100 * seed, **few) for seed in range(1, 33)]

@@ -606,6 +606,7 @@ def test_who_is_held_out_must_not_be_all(tmp_path: Path, capsys):
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_two_processes_train_on_images_like_one(tmp_path: Path, monkeypatch):
     words = ["train", "cells", "--data", "synthetic:24", *SMALL, "--batch-size", "12", "--device", "cpu"]
     # Slowly: where a gradient is zero but for rounding, Adam's first steps go either way in single precision.

@@ -296,7 +296,7 @@ def test_samples_come_from_the_fitted_source():
     assert stats.kstest(distance.numpy(), stats.chi2(D).cdf).statistic < 2.1 / math.sqrt(n)
 
 
-@pytest.mark.parametrize("n", [1, 11, 105])
+@pytest.mark.parametrize("n", [1, 55])
 def test_pools_of_any_size_come_in_pieces_that_hold_every_part(n):
     B = 1030  # pieces of 1,024 draws at most
     p = correlated(2, 0.5)
