@@ -87,10 +87,7 @@ def fitted():
 
 class TestScikitLearn:
     @parametrize_with_checks(
-        [
-            EnergyRegressor(**{**LEARNING, "max_iter": 4, "width": 16, "learning_rate": 0.1}),
-            MixtureDensityRegressor(None, **WITHOUT_VALIDATION),
-        ],
+        [EnergyRegressor(**{**LEARNING, "max_iter": 4, "width": 16, "learning_rate": 0.1})],
         expected_failed_checks=lambda _: {
             "check_sample_weight_equivalence_on_dense_data": (
                 "a row of weight 2 and a row that is there twice fall into minibatches differently"
@@ -104,7 +101,14 @@ class TestScikitLearn:
 
     # They share one fit path with those above; the method is what differs.
     @pytest.mark.parametrize(
-        "check", ["check_regressors_train", "check_regressor_multioutput", "check_fit2d_1sample"]
+        "check",
+        [
+            "check_regressors_train",
+            "check_regressor_multioutput",
+            "check_fit2d_1sample",
+            "check_estimators_pickle",
+            "check_parameters_default_constructible",
+        ],
     )
     @pytest.mark.parametrize(
         "estimator",
@@ -113,8 +117,9 @@ class TestScikitLearn:
             EnergyRegressor("fixed-nce", **FIXED),
             EnergyRegressor("fixed-mle", **FIXED),
             MixtureDensityRegressor("energy", **WITHOUT_VALIDATION),
+            MixtureDensityRegressor(None, **WITHOUT_VALIDATION),
         ],
-        ids=["joint-mle", "fixed-nce", "fixed-mle", "teacher"],
+        ids=["joint-mle", "fixed-nce", "fixed-mle", "teacher", "mixture"],
     )
     @pytest.mark.filterwarnings("ignore::ebreg.errors.TiesWarning")
     @pytest.mark.filterwarnings("ignore::ebreg.errors.TrustWarning")
