@@ -23,13 +23,20 @@ from ebreg.cli import main
 PACKAGE = f"{Path(ebreg.__file__).parent}{os.sep}"
 
 
-def count(call: Callable[[], object]) -> tuple[int, int]:
-    """Distinct functions and files of the package that a call enters."""
-    entered = set()
+def count(call: Callable[[], object]) -> tuple[int, int, int]:
+    """Distinct functions and files of the package that a call enters, and its deepest stack of them."""
+    entered, deepest = set(), 0
 
     def profile(frame, event, argument):
-        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            entered.add(frame.f_code)
+        nonlocal deepest
+        if event != "call" or not frame.f_code.co_filename.startswith(PACKAGE):
+            return
+        entered.add(frame.f_code)
+        depth = 0
+        while frame is not None:
+            depth += frame.f_code.co_filename.startswith(PACKAGE)
+            frame = frame.f_back
+        deepest = max(deepest, depth)
 
     threading.setprofile(profile)
     sys.setprofile(profile)
@@ -39,7 +46,7 @@ def count(call: Callable[[], object]) -> tuple[int, int]:
         sys.setprofile(None)
         threading.setprofile(None)
     named = {code for code in entered if code.co_name != "<module>"}
-    return len(named), len({code.co_filename for code in named})
+    return len(named), len({code.co_filename for code in named}), deepest
 
 
 def table3(folder: Path, option: str) -> None:
@@ -88,9 +95,9 @@ def run() -> None:
             "predict_interval": count(lambda: regressor.predict_interval(X[:10])),
             "reproduce table3": count(lambda: table3(Path(folder) / "out", option)),
         }
-    print(f"{'':18} functions  files")
-    for name, (functions, files) in rows.items():
-        print(f"{name:18} {functions:9}  {files:5}")
+    print(f"{'':18} functions  files  deepest stack")
+    for name, (functions, files, deepest) in rows.items():
+        print(f"{name:18} {functions:9}  {files:5}  {deepest:13}")
 
 
 if __name__ == "__main__":
