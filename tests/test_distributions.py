@@ -251,7 +251,7 @@ def test_quantiles_of_each_target(dtype):
     for d in range(3):
         alone = GaussianMixture(q.logits, q.means[..., d : d + 1], q.scales[..., d : d + 1])
         torch.testing.assert_close(y[..., d : d + 1], alone.icdf(LEVELS))
-    with pytest.raises(ValueError, match=r"levels must lie in \(0, 1\), got \[1.0\]"):
+    with pytest.raises(ValueError, match=r"q must lie in \(0, 1\), got \[1.0\]"):
         q.quantile(1.0)
     one = GaussianMixture(*parameters(dtype=dtype))
     torch.testing.assert_close(one.quantile(LEVELS), one.icdf(LEVELS))
@@ -422,7 +422,7 @@ def test_wrong_values_are_refused():
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 1.5, math.nan])
 def test_levels_outside_are_refused(level):
-    with pytest.raises(ValueError, match=r"levels must lie in \(0, 1\), got"):
+    with pytest.raises(ValueError, match=r"q must lie in \(0, 1\), got"):
         GaussianMixture(*parameters()).icdf(torch.tensor([0.5, level]))
 
 

@@ -618,7 +618,7 @@ def test_wrong_arguments_are_refused(D):
         with pytest.raises(ValueError, match="mass must lie in"):
             dist.highest_density_region(mass)
     for level in (0.0, 1.0, 1.5):
-        with pytest.raises(ValueError, match="quantile levels"):
+        with pytest.raises(ValueError, match=r"q must lie in \(0, 1\)"):
             dist.quantile(level)
 
 

@@ -4,7 +4,7 @@ from ebreg.distributions.ascent import gradient_ascent
 from ebreg.distributions.full_mixture import FullMixture
 from ebreg.distributions.gaussian_mixture import GaussianMixture
 from ebreg.distributions.log_linear import LogLinear
-from ebreg.distributions.quantiles import check_levels, check_mass, quantiles
+from ebreg.distributions.quantiles import check_levels, quantiles
 from ebreg.distributions.regions import Mode, Modes, Region
 from ebreg.distributions.target_noise import TargetNoise
 from ebreg.distributions.truncated_mixture import TruncatedMixture
@@ -19,7 +19,6 @@ __all__ = [
     "TargetNoise",
     "TruncatedMixture",
     "check_levels",
-    "check_mass",
     "gradient_ascent",
     "quantiles",
 ]

@@ -15,7 +15,7 @@ from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.distributions.mixture_log_prob import MixtureLogDensity
-from ebreg.distributions.quantiles import check_mass, quantiles, solve_quantile
+from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Modes, Region
 
 
@@ -189,7 +189,7 @@ class GaussianMixture(Distribution):
 
     def highest_density_region(self, mass: float) -> Region:
         """The smallest region that holds ``mass``."""
-        check_mass(mass)
+        mass = checks.fraction("mass", mass)
         if self.n_targets == 1:
             return self._curve.highest_density_region(mass)
         log_prob = self.log_prob(self.from_uniform(sampling.sobol(4096, self.n_targets)))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
-from ebreg.distributions.quantiles import check_mass, quantiles
+from ebreg.distributions.quantiles import quantiles
 from ebreg.distributions.regions import Mode, Modes, Region
 
 # Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
@@ -187,7 +187,7 @@ class LogLinear:
 
     def highest_density_region(self, mass: float) -> Region:
         """The smallest union of intervals that holds ``mass``."""
-        check_mass(mass)
+        mass = checks.fraction("mass", mass)
         low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
         for _ in range(64):  # halves an interval of 1400 to below 1e-15
             middle = 0.5 * (low + high)

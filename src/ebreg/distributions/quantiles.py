@@ -1,6 +1,7 @@
 """Quantiles: their levels checked, and solved for where only the cdf and the density are known."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,18 +9,10 @@ from torch import Tensor
 from ebreg._utils import checks
 
 
-def check_levels(q: Tensor | float) -> Tensor:
-    """Levels of quantiles in float64; all must lie in (0, 1)."""
-    q = torch.as_tensor(q, dtype=torch.float64)
-    if not ((q > 0) & (q < 1)).all():
-        raise ValueError(f"quantile levels must lie in (0, 1), got {q.flatten().tolist()}")
-    return q
-
-
-def check_mass(mass: float) -> None:
-    """Require a mass in (0, 1)."""
-    if not 0 < mass < 1:
-        raise ValueError(f"mass must lie in (0, 1), got {mass}")
+def check_levels(q: Any) -> Tensor:
+    """Levels of quantiles in float64, of any shape and number; all must lie in (0, 1)."""
+    levels = checks.numbers("q", q).double()
+    return checks.levels("q", levels) if levels.numel() else levels
 
 
 def quantiles(icdf: Callable[[Tensor], Tensor], q: Tensor | float, B: int, D: int) -> Tensor:

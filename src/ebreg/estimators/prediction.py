@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg._utils.stack_level import stack_level
-from ebreg.distributions import Mode, Modes, Region
+from ebreg.distributions import Mode, Modes, Region, check_levels
 from ebreg.errors import TrustWarning
 from ebreg.estimators.chunks import Chunks
 from ebreg.predictive import Predictive
@@ -229,7 +229,7 @@ class Prediction:
         except ImportError as missing:
             raise ImportError("to_frame needs pandas: pip install ebreg[pandas]") from missing
         D = self.n_targets
-        levels = self._levels(np.atleast_1d(quantiles))
+        levels = check_levels(np.atleast_1d(quantiles))
         if len(levels.unique()) < len(levels):
             raise ValueError(f"quantiles must differ from each other, got {levels.tolist()}")
         mean, std, values, size, error = self._all(
@@ -253,7 +253,7 @@ class Prediction:
         return pd.DataFrame(table, index=self._index)
 
     def _quantiles(self, verb: str, q: Any) -> np.ndarray:
-        levels = self._levels(q)
+        levels = check_levels(q)
         if levels.dim() > 2 or (levels.dim() == 2 and levels.shape[1] != len(self)):
             raise ValueError(f"q must have shape (), (Q,) or (Q, {len(self)}), got {tuple(levels.shape)}")
         if levels.dim() == 2 and verb == "quantile" and self.n_targets > 1:
@@ -265,13 +265,6 @@ class Prediction:
         if self.n_targets > 1 and levels.numel():
             self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
         return self._targets(answers)
-
-    @staticmethod
-    def _levels(q: Any) -> Tensor:
-        levels = checks.numbers("q", q).double()
-        if not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"quantile levels must lie in (0, 1), got {levels.flatten().tolist()[:10]}")
-        return levels
 
     def _warn_of_extremes(self, tail: float) -> None:
         # Quantiles of several targets are those of weighted draws, of which few lie so far out.

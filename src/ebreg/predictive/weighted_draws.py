@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ebreg import importance, sampling
 from ebreg._utils import checks
-from ebreg.distributions import FullMixture, Modes, Region, check_levels, check_mass, quantiles
+from ebreg.distributions import FullMixture, Modes, Region, check_levels, quantiles
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.predictive.source import Source
 from ebreg.predictive.unnormalized import Unnormalized
@@ -159,7 +159,7 @@ class WeightedDraws:
 
     def highest_density_region(self, mass: float) -> Region:
         """Where the density is above the threshold that holds ``mass``."""
-        check_mass(mass)
+        mass = checks.fraction("mass", mass)
         return Region(mass, importance.quantile(self.log_density, self.weights, 1 - mass), self.log_prob)
 
     def __getitem__(self, rows: Any) -> "WeightedDraws":
