@@ -325,7 +325,7 @@ class TestPredictions:
             (lambda p: plots.fan(p[:1], GRID[:1]), r"at least 2 rows .* plots\.row\(dist\)"),
             (
                 lambda p: plots.fan(p, levels=(0.5, 1.0)),
-                r"q must lie in \(0, 1\), got \[0\.5, 1\.0\]",
+                r"levels must lie in \(0, 1\), got \[0\.5, 1\.0\]",
             ),
             (
                 lambda p: plots.fan(p, levels=()),
@@ -344,7 +344,7 @@ class TestPredictions:
             ),
             (lambda p: plots.pit_histogram(p, GRID, bins=1), "bins must be at least 2, got 1"),
             (lambda p: plots.calibration(p, GRID * np.inf), "y must be finite, got -inf at index 0"),
-            (lambda p: plots.calibration(p, GRID, levels=[0.0]), r"q must lie in \(0, 1\)"),
+            (lambda p: plots.calibration(p, GRID, levels=[0.0]), r"levels must lie in \(0, 1\)"),
         ],
     )
     def test_bad_arguments(self, draw, message):
