@@ -639,3 +639,10 @@ def test_few_validation_rows_are_no_reason_to_warn(regressor, factor):
         warnings.simplefilter("error")
         regressor.fit(X, factor * Y, validation=(X[:1], factor * Y[:1]))
         regressor.fit(X, factor * Y, validation=(X[:2], factor * np.array([0.5, 0.5001])))
+
+
+def test_targets_whose_predictions_would_overflow_are_refused():
+    y = np.linspace(-1, 1, len(X)) * 1e307
+    for kind in (EnergyRegressor, MixtureDensityRegressor):
+        with pytest.raises(ValueError, match="y spans more than float64 can hold; divide it by a constant"):
+            kind(max_iter=1).fit(X, y)

@@ -71,3 +71,22 @@ def test_an_anchor_that_lost_is_out_and_later_epochs_must_be_better():
     selection = Selection(anchor=1)
     # The anchor is clearly worse than epoch 0; epoch 2 is a little worse, within its noise.
     assert kept(selection, rows(1), rows(1.5), rows(1.05, 0.1)) == 0
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_a_finite_epoch_is_better_than_one_that_is_not(bad):
+    weights = torch.ones(2, dtype=torch.float64)
+    selection = Selection()
+    assert selection.consider(0, torch.tensor([bad, 1.0]).double(), weights)
+    assert selection.consider(1, torch.tensor([0.0, 5.0]).double(), weights)
+    assert not selection.consider(2, torch.tensor([bad, 0.0]).double(), weights)
+    assert (selection.best_epoch, selection.lowest_epoch) == (1, 1)
+
+
+def test_a_row_that_is_never_finite_does_not_stop_the_others_from_being_compared():
+    weights = torch.ones(2, dtype=torch.float64)
+    selection = Selection()
+    for epoch, nll in enumerate((9.0, 3.0, 4.0)):
+        selection.consider(epoch, torch.tensor([torch.inf, nll]).double(), weights)
+    assert selection.best_epoch == 1
+    assert selection.should_stop(9, patience=5)

@@ -417,3 +417,31 @@ def test_arrays_and_lists_do_as_well_as_tensors():
 def test_tables_of_a_wrong_kind_are_refused(kind, x, y, message):
     with pytest.raises(ValueError, match=message):
         kind.for_table(x, y)
+
+
+@pytest.mark.parametrize("kind", [EnergyModel, MixtureModel])
+def test_inputs_without_rows_and_backbones_of_other_shapes_are_refused(kind):
+    x, y = data(1)
+    model = seeded(lambda: kind.for_table(x, y, width=4))
+    for ask in (lambda: model.predictive(x[0], FEW), lambda: model.log_prob(x[0], y[0])):
+        with pytest.raises(ValueError, match=r"x must have shape \(B, \.\.\.\), one input a row; got \(2,\)"):
+            ask()
+    with pytest.raises(ValueError, match=r"x must be finite"):
+        model.log_prob(torch.full((1, 2), torch.nan), y[:1])
+    with pytest.raises(ValueError, match=r"y must have shape"):
+        model.log_prob(x[:3], y[:3, 0])
+    model.backbone, model.x_units = nn.Identity(), None
+    with pytest.raises(
+        ValueError, match=r"features \(B, H\); it gave \(2, 3, 4\) for inputs of shape \(2, 3, 4\)"
+    ):
+        model.predictive(torch.zeros(2, 3, 4), FEW)
+
+
+@family
+def test_one_row_of_a_prediction(kind, D):
+    x, y = data(D)
+    dist = seeded(lambda: kind.for_table(x, y, width=4)).double().predictive(x[:3], FEW)
+    torch.testing.assert_close(dist[1].mean, dist.mean[1:2])
+    assert len([row.mean for row in dist]) == 3
+    with pytest.raises(IndexError):
+        dist[3]

@@ -12,6 +12,7 @@ from ebreg.distributions import GaussianMixture
 from ebreg.errors import TrustWarning
 from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor, chunks
 from ebreg.models import EnergyModel, MixtureModel
+from ebreg.predictive import Accuracy
 from support import prediction
 
 QUESTIONS = {
@@ -127,3 +128,55 @@ def test_predict_with_deviation_takes_one_pass(monkeypatch):
         both = regressor.predict(X, return_std=True)
         assert len(calls) == 2 * once
         np.testing.assert_array_equal(both[0], mean)
+
+
+@pytest.mark.parametrize(("kind", "D"), [(EnergyModel, 1), (EnergyModel, 2), (MixtureModel, 1)])
+def test_questions_do_not_grow_what_is_kept(kind, D):
+    p = prediction(model_of(D, kind), torch.randn(40, 3, dtype=torch.float64), chunk=16, n_draws=128)
+    p.mean  # noqa: B018
+    before = len(pickle.dumps(p))
+    for ask in (lambda: p.modes(), lambda: p.highest_density_region(0.5), lambda: p.expectation(np.sin)):
+        ask()
+    p.effective_sample_size, p.pareto_k  # noqa: B018
+    assert len(pickle.dumps(p)) < 1.2 * before
+    held = sum(
+        value.nbytes
+        for chunk in p._chunks._kept.values()
+        for value in vars(chunk).values()
+        if torch.is_tensor(value)
+    )
+    assert held <= p._chunks._bytes
+
+
+def test_one_row_of_many_is_taken_from_its_chunk_alone(monkeypatch):
+    p = prediction(model_of(1), torch.randn(40, 3, dtype=torch.float64), chunk=8)
+    mean = p.mean
+    joined = []
+    original = type(next(iter(p._chunks))[1]).joined
+    monkeypatch.setattr(
+        type(next(iter(p._chunks))[1]),
+        "joined",
+        lambda self, others: joined.append(1) or original(self, others),
+    )
+    assert p[17].mean == mean[17]
+    assert not joined
+    order = np.random.default_rng(0).permutation(40)
+    np.testing.assert_allclose(p[order].mean, mean[order], rtol=1e-12)
+    np.testing.assert_allclose([row.mean[0, 0] for row in p], mean[:, 0], rtol=1e-12)
+
+
+def test_more_nodes_or_draws_mean_fewer_rows_at_once():
+    one, two = model_of(1), model_of(2)
+    assert chunks.Chunks(one, torch.zeros(9, 3)).n_rows == 256
+    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(max_nodes=16384)).n_rows == 32
+    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(n_nodes=16)).n_rows == 256
+    assert chunks.Chunks(two, torch.zeros(9, 3), Accuracy(max_draws=2**17)).n_rows == 8
+    assert chunks.Chunks(two, torch.zeros(9, 3), Accuracy(max_draws=2**30)).n_rows == 1
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_rows_without_numbers_are_unreliable(D):
+    model = model_of(D)
+    model.energy.output_layer.bias.data.fill_(torch.nan)
+    p = prediction(model, torch.randn(4, 3, dtype=torch.float64), n_draws=128, max_draws=128)
+    assert p.unreliable.all()

@@ -542,3 +542,27 @@ def test_bad_weights_are_refused(w: Tensor, message: str):
     x, y = table()
     with pytest.raises(ValueError, match=message):
         fit(joint(x, y), (x, y, w), config=CONFIG, progress=False)
+
+
+def test_a_resume_with_other_validation_data_is_refused(tmp_path: Path):
+    x, y = table()
+    path = tmp_path / "checkpoint"
+    fit(
+        joint(x, y), (x, y), (x[:9], y[:9]), config=replace(CONFIG, epochs=1), checkpoint=path, progress=False
+    )
+    with pytest.raises(CheckpointError, match="the checksum of the validation data"):
+        fit(
+            joint(x, y),
+            (x, y),
+            (x[:9], y[:9] + 1),
+            config=replace(CONFIG, epochs=1),
+            checkpoint=path,
+            resume=True,
+            progress=False,
+        )
+
+
+def test_a_string_is_no_data_set():
+    x, y = table()
+    with pytest.raises(TypeError, match=r"data must be a tuple \(x, y\) or a map-style data set, got str"):
+        fit(joint(x, y), "abc", progress=False)

@@ -36,7 +36,7 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
         model = _reader(facts.get("kind"))(facts, tensors, backbone)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
         raise files.damaged(folders.FORMAT, path, error) from error
     if isinstance(model, nn.Module):
         return model.to(where)

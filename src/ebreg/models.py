@@ -97,16 +97,25 @@ class Model(nn.Module):
             x: A batch of inputs: a tensor, or what can be turned into one.
             accuracy: Nodes, draws and tolerances, for an EnergyModel; None: the defaults.
         """
-        x = checks.numbers("x", x).to(self.reference.device)
-        checks.finite("x", x)
+        x = self._inputs(x)
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         with evaluation_mode(self):
             return self._predictive(self.finite_features(x), accuracy or DEFAULT)
 
+    def _inputs(self, x: Any) -> Tensor:
+        x = checks.numbers("x", x).to(self.reference.device)
+        if x.dim() < 2:
+            raise ValueError(f"x must have shape (B, ...), one input a row; got {tuple(x.shape)}")
+        checks.finite("x", x)
+        return x
+
     def finite_features(self, x: Tensor) -> Tensor:
         """As :meth:`features`, with an UndefinedError where they are not finite."""
         h = self.features(x)
+        if h.dim() != 2 or len(h) != len(x):
+            shapes = f"{tuple(h.shape)} for inputs of shape {tuple(x.shape)}"
+            raise ValueError(f"the backbone must turn B inputs into features (B, H); it gave {shapes}")
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
         if bad.any():
             raise UndefinedError(
@@ -178,9 +187,12 @@ class MixtureModel(Model):
 
     @torch.no_grad()
     def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
-        """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution."""
-        device = self.reference.device
-        x, y = checks.numbers("x", x).to(device), checks.numbers("y", y).to(device)
+        """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution.
+
+        It is exact: ``accuracy`` changes nothing.
+        """
+        x, y = self._inputs(x), checks.numbers("y", y).to(self.reference.device)
+        checks.shape("y", y, (len(x), self.n_targets))
         with evaluation_mode(self):
             log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()

@@ -209,9 +209,9 @@ class Tail(Float64Module):
         return inside, penalty.masked_fill(~self.contains(y), torch.inf)
 
     def contains(self, y: Tensor) -> Tensor:
-        """Whether y lies within the bounds: (..., D) -> (...)."""
+        """Whether y lies within the bounds: (..., D) -> (...); NaN counts as inside, and stays NaN."""
         low, high = self.bounds.low.to(y.dtype), self.bounds.high.to(y.dtype)
-        return ((y >= low) & (y <= high)).all(dim=-1)
+        return ~((y < low) | (y > high)).any(dim=-1)
 
     @property
     def is_bounded(self) -> tuple[Tensor, Tensor]:
@@ -245,12 +245,9 @@ class Units:
                 raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
         bounds = bounds or Bounds.none(y.shape[1])
         y_units = Standardizer.robust("y", y)
-        return cls(
-            None if x is None else Standardizer.of("x", x),
-            y_units,
-            bounds,
-            Tail.of(y_units(y), bounds.standardized(y_units).near(y_units(y))),
-        )
+        tail = Tail.of(y_units(y), bounds.standardized(y_units).near(y_units(y)))
+        _check_reach(y_units, tail)
+        return cls(None if x is None else Standardizer.of("x", x), y_units, bounds, tail)
 
     @property
     def standard_bounds(self) -> Bounds:
@@ -274,3 +271,11 @@ class Units:
             bounds[0],
             Tail(torch.zeros(D), torch.ones(D), torch.ones(D), bounds[1]),
         )
+
+
+def _check_reach(y_units: Standardizer, tail: Tail) -> None:
+    # Predictions reach further than the data: their nodes lie up to 8 widths outside of the box.
+    reach = 16 * tail.width
+    low, high = y_units.inverse(tail.low - reach), y_units.inverse(tail.high + reach)
+    if not torch.isfinite(high - low).all():
+        raise ValueError("y spans more than float64 can hold; divide it by a constant")

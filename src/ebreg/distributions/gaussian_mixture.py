@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch.distributions import Distribution, constraints
 
 from ebreg import sampling
 from ebreg._utils import checks
+from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.log_linear import LogLinear
@@ -219,7 +219,8 @@ class GaussianMixture(Distribution):
         return len(self.logits)
 
     def __getitem__(self, rows: Any) -> "GaussianMixture":
-        """The mixtures of some of the rows: a slice, row numbers or a mask."""
+        """The mixtures of some of the rows: a number, a slice, row numbers or a mask."""
+        rows = row_index(rows)
         return self._replaced(self.logits[rows], self.means[rows], self.scales[rows])
 
     def joined(self, others: Sequence["GaussianMixture"]) -> "GaussianMixture":
@@ -337,9 +338,10 @@ class GaussianMixture(Distribution):
         z = torch.linspace(-8, 8, 257, dtype=centres.dtype, device=centres.device)
         return (centres + self.scales * z).flatten(1).T
 
-    @cached_property
+    @property
     def _curve(self) -> LogLinear:
-        # For questions about the shape of the density of a single target, which have no closed form.
+        # For questions about the shape of the density of a single target, which have no closed form. Not
+        # kept: it is a hundred times larger than the mixture.
         exact = self.double()
         nodes = exact._curve_nodes().sort(dim=0).values
         return LogLinear(nodes.T, exact.log_prob(nodes[..., None]).T, self._bounded)

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg.models import Model
-from ebreg.predictive import Accuracy, Predictive
+from ebreg.predictive import DEFAULT, Accuracy, Predictive
 
-# Rows at once, with one target and with several: a chunk then needs well below a gigabyte.
+# Rows at once, with one target and with several, at the default accuracy: a chunk then needs well below a
+# gigabyte. More nodes or draws mean fewer rows.
 _ROWS, _ROWS_SEVERAL = 256, 32
 # Bytes that are kept, padding included; chunks beyond it are made again for every question.
 KEPT_BYTES = 2**30
@@ -30,8 +30,9 @@ class Chunks:
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         self.model, self.x, self.accuracy = model, x, accuracy
-        default = _ROWS if model.n_targets == 1 else _ROWS_SEVERAL
-        self.n_rows = default if n_rows is None else checks.at_least("chunk", n_rows, 1)
+        self.n_rows = _default_rows(model.n_targets, accuracy or DEFAULT)
+        if n_rows is not None:
+            self.n_rows = checks.at_least("chunk", n_rows, 1)
         self._kept: dict[int, Predictive] = {}
         self._bytes = 0
 
@@ -48,13 +49,24 @@ class Chunks:
     def take(self, rows: Tensor) -> "Chunks":
         """Some of the rows, by their numbers; what is kept of them is not made again."""
         taken = Chunks(self.model, self.x[rows], self.accuracy, self.n_rows)
-        if len(self._kept) == len(self._starts):
-            first, *others = (self._kept[start] for start in self._starts)
-            chosen: Any = first.joined(others) if others else first
-            chosen = chosen[rows.to(self.model.reference.device)]
-            taken._kept = {start: chosen[start : start + self.n_rows] for start in taken._starts}
-            taken._bytes = sum(map(_n_bytes, taken._kept.values()))
+        for start in taken._starts:
+            p = self._gather(rows[start : start + self.n_rows])
+            if p is not None:
+                taken._keep(start, p)
         return taken
+
+    def _gather(self, rows: Tensor) -> Predictive | None:
+        # The distributions of at most a chunk of rows, in their order; None where one of them is not kept.
+        chunk, place = rows // self.n_rows, rows % self.n_rows
+        starts = (chunk.unique() * self.n_rows).tolist() or [0]
+        if any(start not in self._kept for start in starts):
+            return None
+        device = self.model.reference.device
+        first, *others = [
+            self._kept[start][place[chunk == start // self.n_rows].to(device)] for start in starts
+        ]
+        joined: Any = first.joined(others) if others else first
+        return joined[chunk.argsort(stable=True).argsort().to(device)]
 
     @property
     def _starts(self) -> range:
@@ -62,12 +74,26 @@ class Chunks:
 
     def _make(self, rows: slice) -> Predictive:
         p = self.model.predictive(self.x[rows], self.accuracy)
-        size = _n_bytes(p)
-        if self._bytes + size <= KEPT_BYTES:
-            self._kept[rows.start] = p
-            self._bytes += size
+        self._keep(rows.start, p)
         return p
 
+    def _keep(self, start: int, p: Predictive) -> None:
+        size = _n_bytes(p)
+        if self._bytes + size <= KEPT_BYTES:
+            self._kept[start] = p
+            self._bytes += size
 
-def _n_bytes(p: Predictive) -> int:
-    return sum(value.nbytes for value in vars(p).values() if isinstance(value, torch.Tensor))
+
+def _default_rows(n_targets: int, accuracy: Accuracy) -> int:
+    if n_targets == 1:
+        return max(
+            1, _ROWS * DEFAULT.node_counts[-1] // max(DEFAULT.node_counts[-1], accuracy.node_counts[-1])
+        )
+    most = DEFAULT.draw_counts[-1]
+    return max(1, _ROWS_SEVERAL * most // max(most, accuracy.draw_counts[-1]))
+
+
+def _n_bytes(p: Any) -> int:
+    parts = [p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)]
+    tensors = {id(v): v for part in parts if part is not None for v in vars(part).values()}
+    return sum(v.nbytes for v in tensors.values() if isinstance(v, Tensor))

@@ -22,6 +22,8 @@ _N_DRAWS = 1024
 def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -> str:
     """Train, evaluate and draw; returns the results as text. An existing picture is kept."""
     plots.require_matplotlib()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is a file, and the picture needs a folder; give another path")
     folder.mkdir(parents=True, exist_ok=True)
     names = (folder / f"figure2{'' if i == 1 else f'-{i}'}.png" for i in range(1, 10_000))
     picture = next(path for path in names if not path.exists())

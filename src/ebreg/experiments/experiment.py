@@ -83,9 +83,9 @@ class Experiment(ABC):
         checkpoint: Path | None = None,
         resume: bool = False,
         progress: bool = False,
-        look: Callable[[Any, int], None] | None = None,
+        after_epoch: Callable[[Any, int], None] | None = None,
     ) -> tuple[Any, Training]:
-        """Train a new model; see :func:`ebreg.training.fit`. ``look`` gets the model and the epoch."""
+        """Train a new model; see :func:`ebreg.training.fit`. ``after_epoch`` gets the model and the epoch."""
         method = self.method().to(device)
         data, validation = self.data()
         training = fit(
@@ -96,7 +96,7 @@ class Experiment(ABC):
             checkpoint=checkpoint,
             resume=resume,
             progress=progress,
-            after_epoch=None if look is None else lambda epoch: look(method.model, epoch),
+            after_epoch=None if after_epoch is None else lambda epoch: after_epoch(method.model, epoch),
             identity=self.settings,
         )
         return method.model, training
@@ -175,11 +175,14 @@ class Experiment(ABC):
 
     def _load(self, path: Path, settings: dict[str, Any]) -> Model:
         if not path.exists():
-            raise EbregError(f"{path} is not there, so it cannot be evaluated; delete its record to train it")
+            raise EbregError(
+                f"{path} does not exist, so it cannot be evaluated; delete its record to train it"
+            )
         tensors, facts = checkpoints.read(path)
         if facts.get("settings") != settings:
             raise EbregError(f"{path} is of other settings than the record beside it; delete both")
         model = self.method().model
+        checkpoints.check_fits(model, tensors, path)
         model.load_state_dict(tensors)
         return model
 

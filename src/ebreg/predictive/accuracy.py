@@ -12,11 +12,15 @@ _FEWEST_DRAWS_A_REPLICATE = 16
 class Accuracy:
     """Settings of quadrature (one target) and of importance sampling (several targets).
 
+    The stated errors hold from about 64 nodes or 512 draws on. With fewer, they can be too small, and rows
+    are not refined: use fewer only to compare models quickly.
+
     Attributes:
         n_nodes: Nodes that every row starts with, tails apart. One target.
         max_nodes: Most nodes of a row that needs more; None: 16 times ``n_nodes``.
         n_draws: Draws that every row starts with, at least 16 for each replicate. Several targets.
-        max_draws: Most draws of a row that needs more; None: 16 times ``n_draws``.
+        max_draws: Most draws of a row that needs more; None: 16 times ``n_draws``. A row that gets a fitted
+            mixture also takes three rounds of at least 1,024 draws for the fit.
         tolerance: A row gets more nodes until the error of its log Z is at most this.
         n_replicates: Independently scrambled sets of draws, whose spread is the error of log Z.
         n_diagnostic_draws: Draws of the proposal for its effective sample size. One target.

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from ebreg import importance, sampling
 from ebreg._utils import checks
+from ebreg._utils.row_index import row_index
 from ebreg.distributions import FullMixture, Modes, Region, check_levels, quantiles
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.predictive.source import Source
@@ -56,6 +56,7 @@ class WeightedDraws:
         is_fitted: Tensor,
     ):
         self.draws, self.log_weights, self.log_density = draws, log_weights, log_density
+        self.weights = log_weights.exp()  # Eq. (7)
         self.n_draws = n_draws
         self.log_partition, self.log_partition_error = log_partition, log_partition_error
         self.effective_sample_size = effective_sample_size
@@ -65,11 +66,6 @@ class WeightedDraws:
 
     def __len__(self) -> int:
         return len(self.target)
-
-    @cached_property
-    def weights(self) -> Tensor:
-        """Normalised importance weights (Eq. 7), shape (M, B)."""
-        return self.log_weights.exp()
 
     @property
     def mean(self) -> Tensor:
@@ -108,8 +104,8 @@ class WeightedDraws:
     @property
     def unreliable(self) -> Tensor:
         """Rows with an effective sample size below 100, or an error of log Z above 0.1, shape (B,)."""
-        small = self.effective_sample_size < _UNRELIABLE_SIZE
-        return small | (self.log_partition_error > _UNRELIABLE_ERROR)
+        large = self.effective_sample_size >= _UNRELIABLE_SIZE
+        return ~(large & (self.log_partition_error <= _UNRELIABLE_ERROR))  # NaN included
 
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
@@ -163,7 +159,8 @@ class WeightedDraws:
         return Region(mass, importance.quantile(self.log_density, self.weights, 1 - mass), self.log_prob)
 
     def __getitem__(self, rows: Any) -> "WeightedDraws":
-        """Some of the rows: a slice, row numbers or a mask."""
+        """Some of the rows: a number, a slice, row numbers or a mask."""
+        rows = row_index(rows)
         return WeightedDraws(
             self.draws[:, rows],
             self.log_weights[:, rows],
@@ -187,9 +184,9 @@ class WeightedDraws:
             return torch.cat([getattr(part, name) for part in parts])
 
         return WeightedDraws(
-            torch.cat([pad(part.draws, M, 0.0) for part in parts], dim=1),
-            torch.cat([pad(part.log_weights, M, -torch.inf) for part in parts], dim=1),
-            torch.cat([pad(part.log_density, M, -torch.inf) for part in parts], dim=1),
+            torch.cat([_repeat_last(part.draws, M) for part in parts], dim=1),
+            torch.cat([_without_weight(part.log_weights, M) for part in parts], dim=1),
+            torch.cat([_without_weight(part.log_density, M) for part in parts], dim=1),
             rows("n_draws"),
             rows("log_partition"),
             rows("log_partition_error"),
@@ -247,9 +244,16 @@ class WeightedDraws:
         return torch.cat([importance.quantile(*row) for row in rows], dim=1)
 
 
-def pad(values: Tensor, M: int, filler: float) -> Tensor:
-    """Add draws until there are M: (m, B, ...) -> (M, B, ...)."""
-    return torch.cat([values, values.new_full((M - len(values), *values.shape[1:]), filler)])
+def _repeat_last(draws: Tensor, M: int) -> Tensor:
+    # Until there are M: (m, B, D) -> (M, B, D). The user's functions see them: they lie within the bounds.
+    return torch.cat([draws, draws[-1:].expand(M - len(draws), -1, -1)])
+
+
+def _without_weight(log_values: Tensor, M: int) -> Tensor:
+    # Padded by -inf until there are M: (m, B) -> (M, B).
+    return torch.cat(
+        [log_values, log_values.new_full((M - len(log_values), log_values.shape[1]), -torch.inf)]
+    )
 
 
 def joined_mixtures(parts: Sequence[tuple[int, FullMixture | None]]) -> FullMixture | None:

@@ -120,7 +120,11 @@ def as_data(data: Any, name: str = "data") -> Data:
         return TensorData(x, y, weights, name)
     if isinstance(data, TensorData):
         return data
-    if hasattr(data, "__len__") and (hasattr(data, "__getitem__") or hasattr(data, "__getitems__")):
+    if (
+        not isinstance(data, str)
+        and hasattr(data, "__len__")
+        and (hasattr(data, "__getitem__") or hasattr(data, "__getitems__"))
+    ):
         return ExampleData(data)
     raise TypeError(f"{name} must be a tuple (x, y) or a map-style data set, got {type(data).__name__}")
 

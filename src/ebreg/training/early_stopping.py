@@ -3,6 +3,7 @@
 Both are decided by the negative log-likelihood (NLL) of the validation rows.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -43,8 +44,9 @@ class Selection:
             weights: Weight of each row, shape (n,).
         """
         nll = ((weights * rows).sum() / weights.sum()).item()
-        if nll < self.lowest_nll:
-            self.lowest_epoch, self.lowest_nll = epoch, nll
+        if self.lowest_epoch is None or nll < self.lowest_nll:
+            # A first NLL that is not finite counts, for patience, and any other one is lower.
+            self.lowest_epoch, self.lowest_nll = epoch, nll if math.isfinite(nll) else math.inf
         is_better = self.best_rows is None or self._is_better(epoch, rows, weights)
         self.last_epoch = epoch
         if is_better:
@@ -64,7 +66,7 @@ class Selection:
 
     def _is_better(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
         assert self.best_rows is not None
-        gain, error = _mean_and_error(self.best_rows - rows, weights)
+        gain, error = _mean_and_error(_difference(self.best_rows, rows), weights)
         if self.anchor is None or epoch < self.anchor:
             return gain > 0
         if self.last_epoch < self.anchor:  # the first validated epoch from the anchor on
@@ -72,9 +74,15 @@ class Selection:
         return gain > error
 
 
+def _difference(before: Tensor, after: Tensor) -> Tensor:
+    # NaN is as bad as infinity, and rows that are infinite in both epochs say nothing.
+    before, after = (torch.nan_to_num(rows, nan=torch.inf, posinf=torch.inf) for rows in (before, after))
+    return torch.where(torch.isinf(before) & torch.isinf(after), 0.0, before - after)
+
+
 def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
     share = weights / weights.sum()
     mean = (share * values).sum()
     error = (share.square() * (values - mean).square()).sum().sqrt()
-    # An infinite NLL makes the difference undefined: then any finite one is better.
+    # A row that became finite, or infinite, decides alone.
     return torch.nan_to_num(mean, nan=0.0).item(), torch.nan_to_num(error, nan=0.0).item()

@@ -234,6 +234,7 @@ class _Run:
             "rows": len(self.data),
             "validation rows": None if self.validation is None else len(self.validation),
             "the checksum of the data": getattr(self.data, "checksum", None),
+            "the checksum of the validation data": getattr(self.validation, "checksum", None),
             "the augmentation": None if augmentation is None else describe(augmentation),
             **settings,
             **self.identity,

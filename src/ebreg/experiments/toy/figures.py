@@ -97,7 +97,7 @@ def _train(
     experiment: ToyExperiment, progress: bool, look: Callable[[EnergyModel, int], None] | None = None
 ) -> EnergyModel:
     with one_thread():
-        model, training = experiment.train(progress=progress, look=look)
+        model, training = experiment.train(progress=progress, after_epoch=look)
     if training.interrupted:
         raise KeyboardInterrupt
     return model
