@@ -335,7 +335,7 @@ class TestExperiment:
         with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is of other settings"):
             each.re_evaluate(tmp_path)
         each.weights_path(tmp_path).unlink()
-        with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors is not there"):
+        with pytest.raises(EbregError, match=r"mdn-1\.00\.safetensors does not exist"):
             each.re_evaluate(tmp_path)
         with pytest.raises(EbregError, match="holds no record of the run"):
             experiment(seed=2).re_evaluate(tmp_path)
@@ -516,7 +516,7 @@ class TestReport:
 def test_the_proposal_is_followed_after_every_epoch():
     task = gustafsson(n=64)
     history = []
-    experiment("ours-4", epochs=3).train(look=lambda m, epoch: history.append(measure(task, m, epoch)))
+    experiment("ours-4", epochs=3).train(after_epoch=lambda m, epoch: history.append(measure(task, m, epoch)))
     assert [each.epoch for each in history] == [1, 2, 3]
     for each in history:
         assert 0 < each.ess <= 1

@@ -388,11 +388,12 @@ class TestWeights:
         "change",
         [
             lambda tensors, facts: tensors.update(extra=torch.zeros(1)),
-            lambda tensors, facts: tensors.pop(next(iter(tensors))),
+            lambda tensors, facts: tensors.pop("energy.output_layer.bias"),
+            lambda tensors, facts: tensors.pop("x_units.shift"),
             lambda tensors, facts: tensors.update({"energy.output_layer.bias": torch.zeros(7, 7)}),
             lambda tensors, facts: tensors.update({"energy.output_layer.bias": torch.zeros(1).double()}),
         ],
-        ids=["one too many", "one too few", "another shape", "another type"],
+        ids=["one too many", "one too few", "no units of x", "another shape", "another type"],
     )
     def test_that_do_not_fit_are_refused(self, saved, change):
         _edit(saved, change)
@@ -401,7 +402,7 @@ class TestWeights:
 
     def test_without_units_are_refused(self, saved):
         _edit(saved, lambda tensors, facts: tensors.pop("y_units.shift"))
-        with pytest.raises(ModelFileError, match=r"edited or damaged .*y_units.shift"):
+        with pytest.raises(ModelFileError, match=r"do not fit the networks .1 missing: y_units.shift"):
             ebreg.load(saved)
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])

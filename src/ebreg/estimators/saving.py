@@ -139,16 +139,24 @@ def _model(
 ) -> Model:
     # Sizes are compared with the weights before anything of that size is made: the number of targets here,
     # those of the networks on the meta device, where tensors have shapes and no memory.
-    n_targets = tensors["y_units.shift"].numel()
+    n_targets = _n_columns(tensors, "y_units.shift")
     if design.n_targets != n_targets:
         raise ValueError(f"design.n_targets is {design.n_targets}, and the weights have {n_targets}")
-    n_inputs = None if design.n_inputs is None else tensors["x_units.shift"].numel()
+    n_inputs = None if design.n_inputs is None else _n_columns(tensors, "x_units.shift")
     units = Units.blank(n_inputs, n_targets, design.bounded)
     with torch.device("meta"):
         networks = design.networks(units.standard_bounds, backbone)
     model = keeps.of(networks, units)
     folders.fill(model, tensors)
     return model
+
+
+def _n_columns(tensors: dict[str, Tensor], name: str) -> int:
+    if name not in tensors:
+        raise ModelFileError(
+            f"the weights do not fit the networks (1 missing: {name}); the folder was edited"
+        )
+    return tensors[name].numel()
 
 
 def _plain(name: str, value: Any) -> Any:
