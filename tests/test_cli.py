@@ -1,7 +1,8 @@
+import runpy
 import signal
-import subprocess
 import sys
 import threading
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,14 @@ def test_version(capsys):
     assert __version__ in capsys.readouterr().out
 
 
-def test_module_and_command_are_the_same():
-    done = subprocess.run([sys.executable, "-m", "ebreg", "--version"], capture_output=True, text=True)
-    assert done.stdout.strip() == f"ebreg {__version__}"
+def test_module_and_command_are_the_same(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["ebreg", "--version"])
+    with pytest.raises(SystemExit) as exit_info:
+        runpy.run_module("ebreg", run_name="__main__")
+    assert exit_info.value.code == 0
+    assert capsys.readouterr().out.strip() == f"ebreg {__version__}"
+    (command,) = entry_points(group="console_scripts", name="ebreg")
+    assert command.load() is main
 
 
 def test_demo_measures_and_never_overwrites(tmp_path: Path, capsys):

@@ -1089,16 +1089,3 @@ def test_good_rows_are_not_warned_of(D):
         for ask in QUESTIONS.values():
             ask(dist, y)  # a warning would be an error
         assert not dist.unreliable.any()
-
-
-@subjects("2 bounded in one")
-def test_error_of_log_partition_is_the_spread_over_seeds(subject):
-    x, few = torch.from_numpy(X), {"n_draws": 128, "max_draws": 128}
-    runs = [prediction(subject.model, x, seed=100 * seed, **few) for seed in range(1, 33)]
-    log_z = np.stack([run.log_partition for run in runs])
-    stated = np.sqrt(np.mean([run.log_partition_error**2 for run in runs], axis=0))
-    # 32 runs know their spread to one part in eight.
-    ratio = log_z.std(axis=0, ddof=1) / stated
-    assert ((ratio > 0.5) & (ratio < 1.5)).all()
-    error = np.sqrt(stated**2 / 32 + subject.dist.log_partition_error**2)
-    assert (np.abs(log_z.mean(axis=0) - subject.dist.log_partition) < 4 * error + stated**2).all()
