@@ -36,6 +36,7 @@ _FITTED = {
     "history_": each(mapping(none_or(number()))),
     "n_iter_": whole(),
     "best_epoch_": none_or(whole()),
+    "interrupted_": flag,
     "target_names_": none_or(each(either(number(), text()))),
 }
 _FACTS = fields(
@@ -70,7 +71,7 @@ class Saving(BaseEstimator):
         """Write a folder that :func:`ebreg.load` reads.
 
         Args:
-            path: Must not exist yet, or be an empty folder.
+            path: Must not exist yet, be an empty folder, or hold only what a killed save has left.
             overwrite: Whether a saved model may be replaced; any other folder or file never is. The old model
                 can be loaded until the new one can.
         """
@@ -120,7 +121,6 @@ class Saving(BaseEstimator):
         regressor.model_ = _model(cls._keeps, regressor.design_, tensors, copy.deepcopy(backbone))
         regressor.model_.to_float64().eval()
         regressor._fitted_backbone = backbone
-        regressor.interrupted_ = False
         regressor._drop_target_axis = facts["drop_target_axis"]
         for name in _FITTED:
             setattr(regressor, name, facts[name.rstrip("_")])

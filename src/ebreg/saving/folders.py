@@ -29,7 +29,7 @@ def write(
     """Write a folder.
 
     Args:
-        path: Must not exist yet, or be an empty folder.
+        path: Must not exist yet, be an empty folder, or hold only what a killed save has left.
         tensors: By name.
         facts: What JSON can hold.
         overwrite: Whether a model folder may be replaced; any other folder or file never is.
