@@ -26,7 +26,7 @@ demo: $(READY) ## train on the paper's first 1-D set and draw its Figure 2
 test: $(READY) ## the test suite, a few minutes
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-test-slow: $(READY) ## the long trainings, and a cluster on this machine
+test-slow: $(READY) ## long trainings, killed processes, and a cluster on this machine
 	@$(PIP) --editable '.[ray]'
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 

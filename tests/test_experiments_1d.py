@@ -426,6 +426,7 @@ run_missing(slow, Path(sys.argv[1], "records"), Workers(2, progress=False))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.slow  # three processes import torch
 def test_workers_end_when_their_command_is_killed(tmp_path: Path):
     # The pipe is closed when the last process that writes to it has ended.
     command = subprocess.Popen(

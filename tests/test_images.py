@@ -464,6 +464,7 @@ class TestCommand:
         with pytest.raises(ValueError, match=r"3_13\.0\.png"):
             self.run("check", "cells", str(tmp_path))
 
+    @pytest.mark.slow  # a process imports torch; test_image_files interrupts the same writer
     def test_pack_that_is_terminated_leaves_nothing(self, tmp_path: Path):
         folder, out = tmp_path / "cells", tmp_path / "out"
         for path in (folder, out):

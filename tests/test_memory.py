@@ -34,6 +34,7 @@ print(without, faults())
 
 # Not by a call of keep_pages here, which would set it for all tests.
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
+@pytest.mark.slow  # a process imports torch
 def test_steps_reuse_their_pages():
     done = subprocess.run([sys.executable, "-c", STEPS], capture_output=True, text=True, check=True)
     without, with_pages = map(int, done.stdout.split())
