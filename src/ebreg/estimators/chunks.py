@@ -94,6 +94,12 @@ def _default_rows(n_targets: int, accuracy: Accuracy) -> int:
 
 
 def _n_bytes(p: Any) -> int:
-    parts = [p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)]
-    tensors = {id(v): v for part in parts if part is not None for v in vars(part).values()}
-    return sum(v.nbytes for v in tensors.values() if isinstance(v, Tensor))
+    tensors: dict[int, Tensor] = {}
+    for part in (p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)):
+        for value in () if part is None else vars(part).values():
+            if isinstance(value, Tensor):
+                tensors[id(value)] = value
+    n_bytes = 0
+    for value in tensors.values():
+        n_bytes += value.nbytes
+    return n_bytes

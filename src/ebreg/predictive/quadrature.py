@@ -29,19 +29,22 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     where those have shown mass. Cubics between the nodes give four times as many, and between those the log
     density is linear.
     """
+    curve = _resolve(target, accuracy.n_nodes)
+    done: list[NodeDensity] = []
+    order: list[Tensor] = []
     rows = torch.arange(len(target), device=target.h.device)
-    curves: list[tuple[Tensor, _Curve]] = []
-    *counts, most = accuracy.node_counts
-    for n_nodes in counts:
-        curve = _resolve(target[rows], n_nodes)
+    for n_nodes in accuracy.node_counts[1:]:
         accurate = curve.error <= accuracy.tolerance
-        curves.append((rows[accurate], curve[accurate]))
-        rows = rows[~accurate]
-        if not len(rows):
+        if accurate.all():
             break
-    if len(rows) or not curves:
-        curves.append((rows, _resolve(target[rows], most)))
-    return _joined(curves, target, accuracy)
+        done.append(_in_units(curve[accurate], target[accurate], accuracy))
+        order.append(rows[accurate])
+        target, rows = target[~accurate], rows[~accurate]
+        curve = _resolve(target, n_nodes)
+    last = _in_units(curve, target, accuracy)
+    if not done:
+        return last
+    return done[0].joined([*done[1:], last])[torch.cat([*order, rows]).argsort()]
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,13 @@ def _resolve(target: Unnormalized, n_nodes: int) -> _Curve:
     more = sketch.at_levels(levels[:, None].expand(-1, len(target)))
     nodes, order = torch.cat([nodes, more]).sort(dim=0)
     log_f = torch.cat([log_f, target.energy(more[..., None])]).gather(0, order)
-    fine_nodes, fine_log_f = (part.T for part in interpolated(nodes, log_f))
-    log_z = LogLinear(fine_nodes, fine_log_f, bounded).log_integral
+    fine_nodes, fine_log_f = interpolated(nodes, log_f)
+    log_z = LogLinear(fine_nodes.T, fine_log_f.T, bounded).log_integral
     half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
     half[-1] = True
-    coarse_nodes, coarse_log_f = (part.T for part in interpolated(nodes[half], log_f[half]))
-    coarse = LogLinear(coarse_nodes, coarse_log_f, bounded)
-    return _Curve(fine_nodes, fine_log_f, log_z, (log_z - coarse.log_integral).abs())
+    coarse_nodes, coarse_log_f = interpolated(nodes[half], log_f[half])
+    coarse = LogLinear(coarse_nodes.T, coarse_log_f.T, bounded)
+    return _Curve(fine_nodes.T, fine_log_f.T, log_z, (log_z - coarse.log_integral).abs())
 
 
 def _bounded(target: Unnormalized) -> tuple[bool, bool]:
@@ -93,7 +96,8 @@ def _first_nodes(target: Unnormalized, n: int) -> Tensor:
         low, high = quantiles[0], quantiles[-1]
         width = high - low
     else:
-        low, high, width = (end.expand(len(target)) for end in (tail.low, tail.high, tail.width))
+        B = len(target)
+        low, high, width = tail.low.expand(B), tail.high.expand(B), tail.width.expand(B)
     t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
     even = low + t * (high - low)
     even[-1] = high  # rounding must not move the end itself
@@ -103,13 +107,6 @@ def _first_nodes(target: Unnormalized, n: int) -> Tensor:
     right = high - near if bounded_above else high + out
     nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
-
-
-def _joined(curves: list[tuple[Tensor, _Curve]], target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
-    # All rows in their order and in the user's units, those with fewer nodes padded.
-    order = torch.cat([rows for rows, _ in curves]).argsort()
-    first, *others = [_in_units(curve, target[rows], accuracy) for rows, curve in curves]
-    return first.joined(others)[order] if others else first
 
 
 def _in_units(curve: _Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
