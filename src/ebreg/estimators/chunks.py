@@ -94,12 +94,7 @@ def _default_rows(n_targets: int, accuracy: Accuracy) -> int:
 
 
 def _n_bytes(p: Any) -> int:
-    tensors: dict[int, Tensor] = {}
-    for part in (p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)):
-        for value in () if part is None else vars(part).values():
-            if isinstance(value, Tensor):
-                tensors[id(value)] = value
-    n_bytes = 0
-    for value in tensors.values():
-        n_bytes += value.nbytes
-    return n_bytes
+    parts = [p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)]
+    # By identity: a mixture is its own proposal.
+    tensors = {id(value): value for part in parts if part is not None for value in vars(part).values()}
+    return sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
