@@ -1,7 +1,8 @@
 """Models: EnergyModel, an energy with its proposal on one backbone, and MixtureModel, a mixture alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -11,7 +12,7 @@ from torch.distributions import Distribution
 from ebreg import networks
 from ebreg._utils import checks
 from ebreg._utils.memory import is_out_of_memory
-from ebreg.distributions import GaussianMixture, TruncatedMixture
+from ebreg.distributions import GaussianMixture, TruncatedMixture, gradient_ascent
 from ebreg.errors import UndefinedError
 from ebreg.networks import Networks
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
@@ -128,6 +129,60 @@ class Model(nn.Module):
         """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
         return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
 
+    def gradient_ascent(
+        self, x: Any, y_start: Any = None, n_steps: int = 10, step_size: float = 0.1
+    ) -> Tensor:
+        r"""Targets near a local maximum of the density: T steps of gradient ascent, as earlier work predicts.
+
+        In standard units, :math:`y \leftarrow y + \lambda \nabla_y f(x, y)`; a step that would lower f is not
+        taken and halves :math:`\lambda` of its row. For a :class:`MixtureModel` f is log q. The networks are
+        in evaluation mode, f has its tail, and y stays within the bounds. No row depends on the others.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            y_start: The initial estimates, in the user's units, (B, D); None: the mean of the proposal.
+            n_steps: T.
+            step_size: The first :math:`\lambda`, in standard units squared, so that the unit of y does not
+                matter.
+
+        Returns:
+            Shape (B, D), in the user's units and float64, none with a lower density than it started from.
+        """
+        # Gradients are needed, also where the caller has switched them off.
+        with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self):
+            x = self._inputs(x)
+            h = self.finite_features(x.clone() if x.is_inference() else x)
+            start = self._mean_of_proposal(h) if y_start is None else self._start(y_start, len(x))
+            box = self.y_units(self.bounds.low), self.y_units(self.bounds.high)
+            log_f = self._log_f(h)
+            y = gradient_ascent(
+                lambda y: log_f(y.to(h.dtype)), start.clamp(*box), n_steps, step_size, box=box
+            )
+            return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
+
+    def check_start(self, y_start: Tensor) -> None:
+        """Require initial estimates, (n, D), that are finite and within the bounds."""
+        checks.finite("y_start", y_start)
+        self.bounds.check("y_start", y_start, advice="clip y_start to the bounds")
+
+    def _start(self, y_start: Any, n_rows: int) -> Tensor:
+        # In standard units, float64.
+        y = checks.numbers("y_start", y_start).detach().to(self.y_units.scale)
+        checks.shape("y_start", y, (n_rows, self.n_targets))
+        self.check_start(y)
+        return self.y_units(y)
+
+    def _mean_of_proposal(self, h: Tensor) -> Tensor:
+        # In standard units, float64; not every torch Distribution has a mean.
+        q = self.q(h)
+        try:
+            mean = q.mean.double()
+        except NotImplementedError:
+            mean = h.new_tensor(torch.nan)
+        if not torch.isfinite(mean).all():
+            raise ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")
+        return mean
+
     def to_float64(self) -> Self:
         """Turn the library's own networks to float64, in place, and return the model.
 
@@ -146,7 +201,15 @@ class Model(nn.Module):
                 part.to(dtype)
         return self
 
+    def q(self, h: Tensor) -> Distribution:
+        """The mixture, or the proposal, in standard units, from features (B, H)."""
+        raise NotImplementedError  # abstract
+
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
+        raise NotImplementedError  # abstract
+
+    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
+        # The log density of the rows, up to a constant, in standard units: (..., B, D) -> (..., B).
         raise NotImplementedError  # abstract
 
 
@@ -196,6 +259,9 @@ class MixtureModel(Model):
         with evaluation_mode(self):
             log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
+
+    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
+        return self.q(h).log_prob
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         q = self.q(h)
@@ -281,6 +347,9 @@ class EnergyModel(Model):
     def q(self, h: Tensor) -> Distribution:
         """The proposal in standard units, from features (B, H)."""
         return self.proposal(h)
+
+    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
+        return partial(self.f, h)
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         q = self.q(h)

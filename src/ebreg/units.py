@@ -140,15 +140,15 @@ class Bounds(Float64Module):
         """Whether no target is bounded."""
         return bool(torch.isinf(self.low).all() and torch.isinf(self.high).all())
 
-    def check(self, name: str, y: Tensor) -> None:
-        """Require targets, shape (n, D), inside."""
+    def check(self, name: str, y: Tensor, advice: str = "widen the bounds or remove those rows") -> None:
+        """Require targets, shape (n, D), inside; ``advice`` ends the message."""
         outside = (y < self.low) | (y > self.high)
         if outside.any():
             row, target = outside.nonzero()[0].tolist()
             raise ValueError(
                 f"{name} must lie within bounds, which are {self.low[target].item():g} to "
                 f"{self.high[target].item():g}; got {y[row, target].item():g} in row {row} "
-                f"({int(outside.any(dim=1).sum())} such rows in all); widen the bounds or remove those rows"
+                f"({int(outside.any(dim=1).sum())} such rows in all); {advice}"
             )
 
     def near(self, y: Tensor) -> "Bounds":

@@ -20,8 +20,11 @@ def gradient_ascent(
     step_size: float = 0.01,
     backoff: float = 0.5,
     growth: float = 1.0,
+    box: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Refine targets by steps up the gradient; a step that would go down is rejected and shortens the next.
+
+    The defaults of ``backoff`` and ``growth`` are the rule of earlier work on energy-based regression.
 
     Args:
         log_f: Unnormalised log density, (..., D) -> (...); every entry depends on its own target alone.
@@ -30,6 +33,8 @@ def gradient_ascent(
         step_size: The first step length, in units of y squared.
         backoff: Factor on the step length of an entry after a step that was rejected.
         growth: Factor after a step that was accepted.
+        box: Lower and upper bounds of the targets, shape (D,) each: a step that leads out of them ends at the
+            nearest point of the box, so that y may slide along a bound. None: no bounds.
 
     Returns:
         The refined targets, shape (..., D), none with a lower log_f than it started from.
@@ -41,6 +46,7 @@ def gradient_ascent(
     value, gradient = _value_and_gradient(log_f, y)
     for _ in range(n_steps):
         proposed = y + step[..., None] * gradient
+        proposed = proposed if box is None else proposed.clamp(*box)
         proposed_value, proposed_gradient = _value_and_gradient(log_f, proposed)
         better = proposed_value > value
         y = torch.where(better[..., None], proposed, y)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg._utils.random_state import seeded
-from ebreg.estimators import inputs, warm_start
+from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.chunks import Chunks
@@ -102,10 +102,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             accuracy: Nodes, draws and tolerances, see :class:`ebreg.predictive.Accuracy`; None: the defaults.
             chunk: Rows computed at once; None: by the number of targets.
         """
-        check_is_fitted(self, "model_")
         # Predictions are computed later, when the caller may have changed X.
-        read = inputs.examples if self.design_.n_inputs is None else inputs.table
-        x = read(self, X, reset=False).clone()
+        x = self._inputs_of(X).clone()
         chunks = Chunks(self.model_, x, accuracy, chunk)
         return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_)
 
@@ -124,6 +122,37 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     def log_prob(self, X: Any, y: Any) -> np.ndarray:
         """Log density of the targets in the user's units, shape (n,)."""
         return self.predict_distribution(X).log_prob(y)
+
+    def gradient_ascent(
+        self, X: Any, y_start: Any = None, n_steps: int = 10, step_size: float = 0.1
+    ) -> np.ndarray:
+        """Refine initial estimates towards a local maximum of the density, as earlier work predicts.
+
+        See :meth:`ebreg.models.Model.gradient_ascent`. It needs no normaliser and says nothing of the rest of
+        the distribution; where there are several modes, the start decides which one it finds.
+
+        Args:
+            X: Inputs, as in :meth:`fit`.
+            y_start: The initial estimates, (n,) or (n, D) as y was; None: the mean of the proposal, for a
+                :class:`MixtureDensityRegressor` that of the mixture.
+            n_steps: Number of steps.
+            step_size: The first step size, in standard deviations of y squared; halved after every step that
+                would lower the density.
+
+        Returns:
+            Shape (n,) or (n, D).
+        """
+        x = self._inputs_of(X)
+        start = (
+            None if y_start is None else ascent.start_of(self.model_, y_start, len(x), self._drop_target_axis)
+        )
+        y = ascent.in_chunks(self.model_, x, start, n_steps, step_size)
+        return y[:, 0] if self._drop_target_axis else y
+
+    def _inputs_of(self, X: Any) -> Tensor:
+        check_is_fitted(self, "model_")
+        read = inputs.examples if self.design_.n_inputs is None else inputs.table
+        return read(self, X, reset=False)
 
     def _method(self, model: Any, blueprint: Blueprint | None) -> Method:
         # How the model is trained; the blueprint of its networks is None in a warm start.
