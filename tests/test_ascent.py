@@ -89,6 +89,16 @@ def test_start_is_not_changed_and_nothing_is_differentiated():
     assert torch.equal(gradient_ascent(quadratic, y, n_steps=0), before)
 
 
+def test_slides_along_the_bounds_of_a_box():
+    low, high = torch.tensor([-3.0, -1.0], dtype=F64), torch.tensor([3.0, 2.0], dtype=F64)
+    y = torch.tensor([[-3.0, 2.0], [2.0, -1.0], [0.0, 0.0]], dtype=F64)
+    ends = [gradient_ascent(quadratic, y, n_steps=T, step_size=0.2, box=(low, high)) for T in (1, 2, 5, 200)]
+    assert all(((low <= end) & (end <= high)).all() for end in ends)
+    # The top lies below the box: the second target stops at its bound while the first goes on to its own top.
+    assert (ends[1][:, 1] == -1).all()
+    torch.testing.assert_close(ends[-1], torch.tensor([[1.0, -1.0]], dtype=F64).expand(3, 2))
+
+
 def test_wrong_settings_are_refused():
     y = torch.zeros(1, 2, dtype=F64)
     with pytest.raises(ValueError, match="n_steps must be at least 0, got -1"):

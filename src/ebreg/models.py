@@ -136,7 +136,8 @@ class Model(nn.Module):
 
         In standard units, :math:`y \leftarrow y + \lambda \nabla_y f(x, y)`; a step that would lower f is not
         taken and halves :math:`\lambda` of its row. For a :class:`MixtureModel` f is log q. The networks are
-        in evaluation mode, f has its tail, and y stays within the bounds. No row depends on the others.
+        in evaluation mode, and no row depends on the others. y stays within the bounds, and a start beyond
+        the range where the tail begins is first moved to the nearest point of it, which is higher.
 
         Args:
             x: A batch of inputs, (B, ...).
@@ -153,11 +154,9 @@ class Model(nn.Module):
             x = self._inputs(x)
             h = self.finite_features(x.clone() if x.is_inference() else x)
             start = self._mean_of_proposal(h) if y_start is None else self._start(y_start, len(x))
-            box = self.y_units(self.bounds.low), self.y_units(self.bounds.high)
-            log_f = self._log_f(h)
-            y = gradient_ascent(
-                lambda y: log_f(y.to(h.dtype)), start.clamp(*box), n_steps, step_size, box=box
-            )
+            log_f, box = self._log_f(h), self._box()
+            start = start.clamp(*box)[None]  # one draw for each row
+            y = gradient_ascent(lambda y: log_f(y.to(h.dtype)), start, n_steps, step_size, box=box)[0]
             return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
 
     def check_start(self, y_start: Tensor) -> None:
@@ -208,8 +207,12 @@ class Model(nn.Module):
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         raise NotImplementedError  # abstract
 
+    def _box(self) -> tuple[Tensor, Tensor]:
+        # Corners of a box that holds every maximum of the density, in standard units.
+        return self.y_units(self.bounds.low), self.y_units(self.bounds.high)
+
     def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
-        # The log density of the rows, up to a constant, in standard units: (..., B, D) -> (..., B).
+        # The log density of the rows, up to a constant, in standard units: (M, B, D) -> (M, B).
         raise NotImplementedError  # abstract
 
 
@@ -347,6 +350,10 @@ class EnergyModel(Model):
     def q(self, h: Tensor) -> Distribution:
         """The proposal in standard units, from features (B, H)."""
         return self.proposal(h)
+
+    def _box(self) -> tuple[Tensor, Tensor]:
+        # Outside the tail's box f falls in every direction away from it, and has no other slope.
+        return super()._box() if self.tail is None else (self.tail.low, self.tail.high)
 
     def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
         return partial(self.f, h)
