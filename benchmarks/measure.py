@@ -1,11 +1,11 @@
-"""Time and peak memory of callables, and the table that every benchmark prints."""
+"""Time and peak memory of callables, and the tables of benchmarks."""
 
 from __future__ import annotations
 
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from torch.profiler import ProfilerActivity, profile
@@ -103,3 +103,9 @@ def print_table(rows: Iterable[Row]) -> None:
     for line in lines:
         cells = [line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]
         print("  ".join(cells))
+
+
+def markdown_table(titles: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Cells as a table of Markdown."""
+    lines = [titles, ["---"] * len(titles), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -130,7 +130,7 @@ class Model(nn.Module):
         return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
 
     def gradient_ascent(
-        self, x: Any, y_start: Any = None, n_steps: int = 10, step_size: float = 0.1
+        self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
     ) -> Tensor:
         r"""Targets near a local maximum of the density: T steps of gradient ascent, as earlier work predicts.
 
@@ -144,7 +144,7 @@ class Model(nn.Module):
             y_start: The initial estimates, in the user's units, (B, D); None: the mean of the proposal.
             n_steps: T.
             step_size: The first :math:`\lambda`, in standard units squared, so that the unit of y does not
-                matter.
+                matter. A longer one may leap over the nearest maximum.
 
         Returns:
             Shape (B, D), in the user's units and float64, none with a lower density than it started from.

@@ -124,7 +124,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         return self.predict_distribution(X).log_prob(y)
 
     def gradient_ascent(
-        self, X: Any, y_start: Any = None, n_steps: int = 10, step_size: float = 0.1
+        self, X: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
     ) -> np.ndarray:
         """Refine initial estimates towards a local maximum of the density, as earlier work predicts.
 
