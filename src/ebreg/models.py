@@ -154,9 +154,9 @@ class Model(nn.Module):
             x = self._inputs(x)
             h = self.finite_features(x.clone() if x.is_inference() else x)
             start = self._mean_of_proposal(h) if y_start is None else self._start(y_start, len(x))
-            log_f, box = self._log_f(h), self._box()
+            log_f, box, dtype = self._log_f(h), self._box(), self.reference.dtype
             start = start.clamp(*box)[None]  # one draw for each row
-            y = gradient_ascent(lambda y: log_f(y.to(h.dtype)), start, n_steps, step_size, box=box)[0]
+            y = gradient_ascent(lambda y: log_f(y.to(dtype)), start, n_steps, step_size, box=box)[0]
             return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
 
     def check_start(self, y_start: Tensor) -> None:
