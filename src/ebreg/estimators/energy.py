@@ -31,9 +31,9 @@ class EnergyRegressor(DistributionRegressor):
             the inputs as they are. None: a network for tables, with standardised columns.
         proposal: The distribution q(y | x): "mixture"; "full-mixture", with full covariances, for targets
             that depend on each other; "flow", a spline flow of zuko; a torch module that maps features (B, H)
-            to any torch Distribution with batch shape (B,) and event shape (D,); or a function of H and D that
-            returns such a module. H is ``width``, or what the ``backbone`` gives. :func:`ebreg.load` has to
-            be given modules and functions again.
+            to any torch Distribution with batch shape (B,) and event shape (D,); or a function of H and D
+            that returns such a module. H is ``width``, or what the ``backbone`` gives. :func:`ebreg.load` has
+            to be given modules and functions again.
         energy: A torch module that maps features (B, H) and targets in standard units, (M, B, D) or (B, D),
             to f, (M, B) or (B,), or a function of H and D that returns one. None: a network.
         bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of

@@ -29,7 +29,7 @@ from ebreg.saving.schema import (
     text,
     whole,
 )
-from ebreg.units import Units
+from ebreg.units import Float64Module, Units
 
 # Fitted attributes that are saved as they are.
 _FITTED = {
@@ -107,10 +107,16 @@ class Saving(BaseEstimator):
         # The heads and the library's backbone were trained in single precision, and so they are stored. Units
         # are buffers, in double; a backbone of the user's own is stored as it is.
         model = self.model_
-        own = ("backbone.",) if self.design_.n_inputs is None else ()
-        trained = {name for name, _ in model.named_parameters() if not name.startswith(own)}
+        own = ("backbone",) if self.design_.n_inputs is None else ()
+        single = {
+            f"{path}.{name}"
+            for path, module in model.named_modules()
+            if not isinstance(module, Float64Module) and not path.startswith(own)
+            for name, value in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+            if value.is_floating_point()
+        }
         return {
-            name: value.float() if name in trained else value for name, value in model.state_dict().items()
+            name: value.float() if name in single else value for name, value in model.state_dict().items()
         }
 
     @classmethod

@@ -18,6 +18,8 @@ from ebreg.predictive.unnormalized import Unnormalized
 _UNRELIABLE_SIZE, _UNRELIABLE_ERROR = 100, 0.1
 # Draws that climb to the modes.
 _N_CLIMBERS = 128
+# Of the distance between two draws, to find the end of an interval between them.
+_HALVINGS = 30
 # Arguments with one value for each row.
 _BY_ROW = ("n_draws", "log_partition", "log_partition_error", "effective_sample_size")
 
@@ -204,15 +206,34 @@ class WeightedDraws:
         }
 
     def _intervals(self, log_threshold: Tensor) -> tuple[Tensor, ...]:
-        # Of one target: from the first to the last of neighbouring draws that are above the threshold.
+        # Of one target: around neighbouring draws above the threshold, to where the density falls below it.
         order = self.draws[..., 0].argsort(dim=0)
-        y = self.draws[..., 0].gather(0, order).T
+        y = self.draws[..., 0].gather(0, order).T  # (B, M)
         inside = (self.log_density.gather(0, order) >= log_threshold).T
-        inside &= self.weights.gather(0, order).T > 0  # padding
-        before = torch.nn.functional.pad(inside, (1, 1))
-        starts, ends = inside & ~before[:, :-2], inside & ~before[:, 2:]
-        rows = zip(y, starts, ends, strict=True)
-        return tuple(torch.stack([row[start], row[end]], dim=1) for row, start, end in rows)
+        inside &= self.weights.gather(0, order).T > 0  # not the padding
+        edges = torch.nn.functional.pad(inside, (1, 1))
+        before, after = torch.cat([y[:, :1], y[:, :-1]], dim=1), torch.cat([y[:, 1:], y[:, -1:]], dim=1)
+        ends = (
+            self._crossings(inside & ~edges[:, :-2], y, before, log_threshold),
+            self._crossings(inside & ~edges[:, 2:], y, after, log_threshold),
+        )
+        return tuple(torch.stack(pair, dim=1) for pair in zip(*ends, strict=True))
+
+    def _crossings(self, ends: Tensor, y: Tensor, beyond: Tensor, log_threshold: Tensor) -> list[Tensor]:
+        # Where the density crosses the threshold, between an end, (B, M), and the draw beyond it: bisection.
+        counts = ends.sum(dim=1).tolist()
+        rows = [
+            torch.nn.functional.pad(torch.stack([inner[end], outer[end]]), (0, max(counts, default=0) - n))
+            for inner, outer, end, n in zip(y, beyond, ends, counts, strict=True)
+        ]
+        if not rows:
+            return []
+        low, high = torch.stack(rows, dim=-1)  # (E, B) each
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            above = self.log_prob(middle[..., None]) >= log_threshold
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        return [row[:n] for row, n in zip(low.T, counts, strict=True)]
 
     def _log_density(self, z: Tensor) -> Tensor:
         # In the user's units, at targets (n, B, D) in standard units.
