@@ -10,8 +10,8 @@ from ebreg.cli import image_options
 from ebreg.experiments import report, runner
 from ebreg.experiments.experiment import Result
 from ebreg.experiments.images import ImageExperiment, runs_figure
-from ebreg.experiments.report import Summary
 from ebreg.experiments.settings import Setting
+from ebreg.experiments.summaries import Summary
 from ebreg.experiments.tables import TABLE1, TABLES, Make, Table
 from ebreg.experiments.toy import ToyExperiment, ToySource, figures, sensitivity
 from ebreg.experiments.toy.source import POINTS

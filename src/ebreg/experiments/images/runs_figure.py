@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ebreg.experiments.records import PAPER_METRIC
-from ebreg.experiments.report import Summary
+from ebreg.experiments.summaries import Summary
 from ebreg.plots import canvas
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
         line[0].set_yticks(range(len(shown)), [f"{s.setting.group}, {s.setting.label}" for s in shown])
         for i, summary in enumerate(shown):
             if summary.paper is not None:
-                line[0].plot(summary.paper, i, "s", color=canvas.GREY, markersize=4)
+                line[0].plot(summary.paper.mean, i, "s", color=canvas.GREY, markersize=4)
     return figure
 
 
