@@ -381,9 +381,9 @@ class TestExperiments:
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--data", nargs="+")
-    image_options.add_to(parser)
-    return parser.parse_args(words)
+    image_options.add_images(parser, nargs="+")
+    image_options.add_recipe(parser)
+    return parser.parse_args(["--data", "synthetic", *words])
 
 
 class TestOptions:
@@ -558,7 +558,7 @@ class TestCommands:
                 "batch-norm needs at least two rows",
             ),
             (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
-            (["cells", "--data", "age=synthetic:8"], "images of age, and this command needs those of cells"),
+            (["cells", "--data", "age=synthetic:8"], "--data age=synthetic:8 is for another task than cells"),
         ],
     )
     def test_mistakes_are_sentences(self, tmp_path: Path, capsys, words: list[str], message: str):

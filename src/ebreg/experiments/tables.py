@@ -58,6 +58,10 @@ class Table:
             "beyond": tuple(name for name, setting in self.settings.items() if not setting.published),
         }
 
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are of a setting of this table, or of a group."""
+        return [name for name in names if name in self.groups or name in self.settings]
+
     def select(self, names: Iterable[str]) -> list[Setting]:
         """Settings by their names or those of groups, each once, in the order of the table."""
         names = list(names)
