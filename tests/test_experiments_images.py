@@ -1,6 +1,5 @@
 """The paper's image experiments: their settings, trainings of each kind, metrics and commands."""
 
-import argparse
 import json
 import math
 import os
@@ -41,6 +40,7 @@ from ebreg.training import fit
 from ebreg.training.batches import TensorData
 from ebreg.training.config import PAPER
 from ebreg.training.schedules import SCHEDULES
+from image_commands import SMALL, parsed
 
 QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
 CELL_COUNTS = ImageSource("cells", "synthetic:16")
@@ -379,13 +379,6 @@ class TestExperiments:
             replace(experiment, source=replace(CELL_COUNTS, seed=1)).run(tmp_path)
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    image_options.add_images(parser, nargs="+")
-    image_options.add_recipe(parser)
-    return parser.parse_args(["--data", "synthetic", *words])
-
-
 class TestOptions:
     def test_they_change_parts_of_a_recipe(self):
         recipe = image_options.recipe_of(
@@ -413,9 +406,6 @@ class TestOptions:
             "FILE",
             *words[6:],
         ]
-
-
-SMALL = ["--backbone", "small-cnn", "--weights", "random", "--epochs", "1", "--n-draws", "4", "--quiet"]
 
 
 @pytest.mark.parametrize(

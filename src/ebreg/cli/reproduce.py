@@ -132,8 +132,8 @@ def run_image_tables(options: argparse.Namespace) -> None:
     parts = _parts(make, list(sources), options)
     missing = [task for task in tasks if task not in sources]
     if missing:
-        without = " ".join(f"{task}=PATH" for task in missing)
-        print(f"Left out, because --data has no images of them: {', '.join(missing)} ({without}).\n")
+        words = " ".join(f"{task}=PATH" for task in missing)
+        print(f"Left out without their images: {', '.join(missing)}; add {words} to --data to train them.\n")
     data = [source.data if source.is_synthetic else "PATH" for source in sources.values()]
     if len(tasks) > 1:
         data = [f"{name}={path}" for name, path in zip(sources, data, strict=True)]
@@ -204,6 +204,7 @@ def _train(parts: Sequence[Part], folder: Path, options: argparse.Namespace) -> 
 def _report(part: Part, records: Path, words: Sequence[str], options: argparse.Namespace) -> list[Summary]:
     results = part.results(records)
     if not results:
+        print(f"{part.table.title}: no results yet.\n")
         return []
     command = " ".join(["ebreg", "reproduce", options.part, *words])
     summaries, text = report.write_report(options.out / part.table.name, part.table, results, command)

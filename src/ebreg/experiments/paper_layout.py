@@ -26,7 +26,7 @@ def markdown(table: Table, summaries: Sequence[Summary]) -> list[str]:
         return ["None of the columns of the paper's table has a result."]
     start = 0 if len(table.datasets) > 1 else 1  # the paper does not name the only data set of a table
     lines = markdown_tables.lines(header[start:], [row[start:] for row in rows])
-    return [f"In the paper's layout, {table.metrics[0].title}; lower is better:", "", *lines]
+    return [f"In the paper's layout, {table.metrics[0].title}; the lowest mean of a row is bold:", "", *lines]
 
 
 def _rows(table: Table, dataset: str, summaries: Sequence[Summary]) -> list[list[str]]:
