@@ -36,6 +36,9 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
         shown = [summary for summary in summaries if summary.dataset == dataset]
         line[0].set_title(dataset, loc="left")
         for ax, (name, title) in zip(line, metrics.items(), strict=True):
+            if not any(summary.values[name] for summary in shown):
+                ax.set_axis_off()  # a metric of other data sets
+                continue
             _draw_points(ax, shown, name)
             ax.set_xlabel(title)
         line[0].set_yticks(range(len(shown)), [f"{s.setting.group}, {s.setting.label}" for s in shown])
