@@ -15,7 +15,7 @@ from ebreg.cli import image_options
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
 from ebreg.experiments import report, runner
 from ebreg.experiments.experiment import Result
-from ebreg.experiments.images import ImageExperiment, ImageSource
+from ebreg.experiments.images import ImageExperiment, ImageSource, runs_figure
 from ebreg.experiments.mean_std import MeanStd
 from ebreg.experiments.settings import Setting
 from ebreg.experiments.summaries import summarize
@@ -221,6 +221,18 @@ class TestKindsOfRuns:
         text = report_of(table, runs(table, "ours-4", [None, None], "cells"), tmp_path)
         assert "| 2 of 2 |" in text
         assert "| mean" not in text
+
+
+def test_a_metric_that_does_not_apply_has_no_panel():
+    pytest.importorskip("matplotlib")
+    table = TABLES["table6"]
+    heads, cells = (runs(table, "mdn-4", FIVE, task) for task in ("head-pose", "cells"))
+    for _, record in cells:  # counts are integers, and poses are not
+        record["rounded_nll"] = record["on_grid"]
+    figure = runs_figure.draw(summarize(table, heads + cells))
+    assert [ax.axison for ax in figure.axes] == [True, True, True, True, True, False]
+    assert figure.axes[2].get_xlabel() == "NLL of the rounding interval"
+    plots.close(figure)
 
 
 class TestSplits:
