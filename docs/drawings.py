@@ -1,6 +1,7 @@
 """Draws the two training schemes of docs/method.md: python docs/drawings.py."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -14,6 +15,10 @@ INK, GREY, RED = "#222222", "#7a7a7a", "#c62828"
 ENERGY, MIXTURE = "#2e7d32", "#1565c0"
 FILL = {ENERGY: "#e6f2e6", MIXTURE: "#e3eefa", INK: "#f3f3f3"}
 HEIGHT = 0.74  # of a box
+SIZE = 11.2, 5.6  # of a drawing
+# Rows of the energy, of the draws and of the mixture; columns of the heads and of the losses.
+TOP, MIDDLE, BOTTOM = 4.05, 2.7, 1.35
+X_HEAD, X_LOSS = 4.7, 9.75
 
 Point = tuple[float, float]
 
@@ -28,25 +33,15 @@ def box(ax: Axes, at: Point, text: str, color: str = INK, width: float = 1.9, he
     ax.text(*at, text, ha="center", va="center", color=INK, fontsize=11.5, zorder=4, linespacing=1.35)
 
 
-def arrow(ax: Axes, start: Point, end: Point, color: str = INK, bend: float = 0.0) -> None:
+def arrow(ax: Axes, start: Point, end: Point, color: str = INK, **style: Any) -> None:
     """An arrow of values; its colour says which loss sends a gradient back along it."""
-    style = f"arc3,rad={bend}"
-    ax.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="-|>", mutation_scale=13, color=color, lw=1.9, connectionstyle=style,
-            shrinkA=0, shrinkB=1, zorder=2,
-        )
-    )  # fmt: skip
+    style = {"arrowstyle": "-|>", "mutation_scale": 13, "lw": 1.9, "shrinkA": 0, "shrinkB": 1, **style}
+    ax.add_patch(FancyArrowPatch(start, end, color=color, zorder=2, **style))
 
 
 def stopped(ax: Axes, start: Point, end: Point, bar: float = 0.5) -> None:
     """An arrow of values without a gradient, with a bar at that share of its way."""
-    ax.add_patch(
-        FancyArrowPatch(
-            start, end, arrowstyle="-|>", mutation_scale=13, color=GREY, lw=1.4, linestyle=(0, (4, 2.5)),
-            shrinkA=0, shrinkB=1, zorder=1,
-        )
-    )  # fmt: skip
+    arrow(ax, start, end, GREY, lw=1.4, linestyle=(0, (4, 2.5)))
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = (dx**2 + dy**2) ** 0.5
     x, y = start[0] + bar * dx, start[1] + bar * dy
@@ -58,7 +53,7 @@ def stopped(ax: Axes, start: Point, end: Point, bar: float = 0.5) -> None:
         ax.plot(*ends, color=RED, lw=2.0, solid_capstyle="butt", zorder=5)
 
 
-def label(ax: Axes, at: Point, text: str, color: str = INK, **style: object) -> None:
+def label(ax: Axes, at: Point, text: str, color: str = INK, **style: Any) -> None:
     """A text beside an arrow."""
     ax.text(*at, text, **{"ha": "center", "va": "center", "color": color, "fontsize": 10.5, **style})
 
@@ -73,87 +68,90 @@ def legend(ax: Axes, y: float, of_energy: str, of_mixture: str) -> None:
     label(ax, (8.55, y), "values only, gradient stopped", ha="left")
 
 
-def canvas(height: float) -> tuple[plt.Figure, Axes]:
-    """A drawing area 11.2 wide, in units of its boxes."""
-    figure = plt.figure(figsize=(10.4, 10.4 * height / 11.2))
+def canvas() -> tuple[plt.Figure, Axes]:
+    """A drawing area, in units of the boxes."""
+    figure = plt.figure(figsize=(10.4, 10.4 * SIZE[1] / SIZE[0]))
     ax = figure.add_axes((0, 0, 1, 1))
-    ax.set(xlim=(0, 11.2), ylim=(0, height))
+    ax.set(xlim=(0, SIZE[0]), ylim=(0, SIZE[1]))
     ax.axis("off")
     return figure, ax
 
 
-def between_heads(ax: Axes, x: float, top: float, bottom: float) -> None:
-    """The draws, from the mixture to the energy, which are not differentiated; and the target."""
-    middle = (top + bottom) / 2
-    half = HEIGHT / 2
-    box(ax, (x, middle), "$M$ draws  $y^{(m)}$", MIXTURE, width=1.75, height=0.56)
-    stopped(ax, (x, bottom + half), (x, middle - 0.28), bar=0.42)
-    arrow(ax, (x, middle + 0.28), (x, top - half))
-    box(ax, (x, top + 1.0), "target  $y$", width=1.3, height=0.5)
-    arrow(ax, (x, top + 0.75), (x, top + half))
+def scheme(ax: Axes, log_q: str, loss: str, energy_trains: str, loss_trains: str, name: str) -> None:
+    """What both schemes have: two heads, the draws between them, and two losses.
 
-
-def to_losses(ax: Axes, x: float, end: float, top: float, bottom: float) -> None:
-    """The arrows from the two heads to the two losses."""
-    arrow(ax, (x, top), (end, top), ENERGY)
-    label(ax, ((x + end) / 2, top + 0.25), r"$f(x, y),\ f(x, y^{(m)})$")
-    arrow(ax, (x, bottom), (end, bottom), MIXTURE)
-    stopped(ax, (x, top - 0.22), (end, bottom + 0.22), bar=0.3)
-    stopped(ax, (x, bottom + 0.22), (end, top - 0.22), bar=0.3)
-    label(ax, (x + 0.45, top - 0.4), r"$f(x, y^{(m)})$", ha="left")
-    label(ax, (x + 0.45, bottom + 0.4), r"$\log q(y),\ \log q(y^{(m)})$", ha="left")
+    Args:
+        ax: Where to draw.
+        log_q: The densities that the mixture gives to its own loss.
+        loss: The loss of the mixture.
+        energy_trains: What the NCE loss trains.
+        loss_trains: What the loss of the mixture trains.
+        name: Name of the loss of the mixture in the legend.
+    """
+    half, x, end = HEIGHT / 2, X_HEAD + 0.95, X_LOSS - 1.3
+    box(ax, (0.65, MIDDLE), "input  $x$", width=1.1, height=0.5)
+    box(ax, (X_HEAD, TOP), "energy head\n$f(x, y)$", ENERGY)
+    box(ax, (X_HEAD, BOTTOM), "mixture head\n$q(y \\mid x)$", MIXTURE)
+    # Draws go from the mixture to the energy and are not differentiated.
+    box(ax, (X_HEAD, MIDDLE), "$M$ draws  $y^{(m)}$", MIXTURE, width=1.75, height=0.56)
+    stopped(ax, (X_HEAD, BOTTOM + half), (X_HEAD, MIDDLE - 0.28), bar=0.42)
+    arrow(ax, (X_HEAD, MIDDLE + 0.28), (X_HEAD, TOP - half))
+    box(ax, (X_HEAD, TOP + 1.0), "target  $y$", width=1.3, height=0.5)
+    arrow(ax, (X_HEAD, TOP + 0.75), (X_HEAD, TOP + half))
+    # Each head goes to both losses, and learns from one.
+    box(ax, (X_LOSS, TOP), "NCE, Eq. (6)\nwhich one is the target?", ENERGY, width=2.6)
+    box(ax, (X_LOSS, BOTTOM), loss, MIXTURE, width=2.6, height=0.84)
+    arrow(ax, (x, TOP), (end, TOP), ENERGY)
+    label(ax, ((x + end) / 2, TOP + 0.25), r"$f(x, y),\ f(x, y^{(m)})$")
+    arrow(ax, (x, BOTTOM), (end, BOTTOM), MIXTURE)
+    label(ax, ((x + end) / 2, BOTTOM - 0.25), log_q)
+    stopped(ax, (x, TOP - 0.22), (end, BOTTOM + 0.22), bar=0.3)
+    stopped(ax, (x, BOTTOM + 0.22), (end, TOP - 0.22), bar=0.3)
+    label(ax, (x + 0.45, TOP - 0.4), r"$f(x, y^{(m)})$", ha="left")
+    label(ax, (x + 0.45, BOTTOM + 0.4), r"$\log q(y),\ \log q(y^{(m)})$", ha="left")
+    label(ax, (X_LOSS, TOP + 0.62), f"trains {energy_trains}", ENERGY)
+    label(ax, (X_LOSS, BOTTOM - 0.62), f"trains {loss_trains}", MIXTURE)
+    legend(ax, 0.27, "gradient of the NCE loss", f"gradient of {name}")
 
 
 def joint_training() -> plt.Figure:
-    """NCE for f with q as the noise, the importance-sampled log Z for q: one backbone, two heads."""
-    figure, ax = canvas(5.6)
-    top, bottom, x_head, x_loss = 4.05, 1.35, 4.7, 9.75
-    middle = (top + bottom) / 2
-    box(ax, (0.65, middle), "input  $x$", width=1.1, height=0.5)
-    box(ax, (2.35, middle), "backbone", ENERGY, width=1.35)
-    arrow(ax, (1.2, middle), (1.68, middle))
-    box(ax, (x_head, top), "energy head\n$f(x, y)$", ENERGY)
-    box(ax, (x_head, bottom), "mixture head\n$q(y \\mid x)$", MIXTURE)
-    arrow(ax, (3.02, middle + 0.2), (x_head - 0.95, top - 0.1), ENERGY)
-    stopped(ax, (3.02, middle - 0.2), (x_head - 0.95, bottom + 0.1))
-    label(ax, (3.1, middle + 0.82), "$h$")
-    label(ax, (3.1, middle - 0.82), "$h$")
-    between_heads(ax, x_head, top, bottom)
-    to_losses(ax, x_head + 0.95, x_loss - 1.3, top, bottom)
-    label(ax, (x_head / 2 + x_loss / 2 - 0.17, bottom - 0.25), r"$\log q(y^{(m)} \mid x)$")
-    box(ax, (x_loss, top), "NCE, Eq. (6)\nwhich one is the target?", ENERGY, width=2.6)
-    box(ax, (x_loss, bottom), "$\\log \\hat Z(x)$, Eq. (5)\nfollows KL$(p \\,\\|\\, q)$", MIXTURE, width=2.6)
-    label(ax, (x_loss, top + 0.62), "trains energy head, backbone", ENERGY)
-    label(ax, (x_loss, bottom - 0.6), "trains the mixture head alone", MIXTURE)
-    legend(ax, 0.27, "gradient of the NCE loss", r"gradient of $\log \hat Z$")
+    """One backbone, two heads: NCE for f with q as the noise, the importance-sampled log Z for q."""
+    figure, ax = canvas()
+    scheme(
+        ax,
+        r"$\log q(y^{(m)} \mid x)$",
+        "$\\log \\hat Z(x)$, Eq. (5)\nfollows KL$(p \\,\\|\\, q)$",
+        "energy head, backbone",
+        "the mixture head alone",
+        r"$\log \hat Z$",
+    )
+    box(ax, (2.35, MIDDLE), "backbone", ENERGY, width=1.35)
+    arrow(ax, (1.2, MIDDLE), (1.68, MIDDLE))
+    arrow(ax, (3.02, MIDDLE + 0.2), (X_HEAD - 0.95, TOP - 0.1), ENERGY)
+    stopped(ax, (3.02, MIDDLE - 0.2), (X_HEAD - 0.95, BOTTOM + 0.1))
+    for side in (-1, 1):
+        label(ax, (3.1, MIDDLE + 0.82 * side), "$h$")
     return figure
 
 
 def teacher() -> plt.Figure:
-    """A mixture density network as the student of an energy: two networks, each with its own loss."""
-    figure, ax = canvas(5.6)
-    top, bottom, x_head, x_loss = 4.05, 1.35, 4.7, 9.75
-    middle = (top + bottom) / 2
-    box(ax, (0.65, middle), "input  $x$", width=1.1, height=0.5)
-    box(ax, (2.2, top), "backbone", ENERGY, width=1.35)
-    box(ax, (2.2, bottom), "backbone", MIXTURE, width=1.35)
-    arrow(ax, (0.75, middle + 0.25), (1.52, top - 0.1))
-    arrow(ax, (0.75, middle - 0.25), (1.52, bottom + 0.1))
-    box(ax, (x_head, top), "energy head\n$f(x, y)$", ENERGY)
-    box(ax, (x_head, bottom), "mixture head\n$q(y \\mid x)$", MIXTURE)
-    arrow(ax, (2.88, top), (x_head - 0.95, top), ENERGY)
-    arrow(ax, (2.88, bottom), (x_head - 0.95, bottom), MIXTURE)
-    label(ax, (2.2, top + 0.62), "teacher: discarded after training", ENERGY)
-    label(ax, (2.2, bottom - 0.62), "student: the model that is kept", MIXTURE)
-    between_heads(ax, x_head, top, bottom)
-    to_losses(ax, x_head + 0.95, x_loss - 1.3, top, bottom)
-    label(ax, (x_head / 2 + x_loss / 2 - 0.17, bottom - 0.25), r"$\log q(y \mid x),\ \log q(y^{(m)} \mid x)$")
-    box(ax, (x_loss, top), "NCE, Eq. (6)\nwhich one is the target?", ENERGY, width=2.6)
-    eight = "Eq. (8)\n$\\frac{1}{2}\\log \\hat Z(x) - \\frac{1}{2}\\log q(y \\mid x)$"
-    box(ax, (x_loss, bottom), eight, MIXTURE, width=2.6, height=0.86)
-    label(ax, (x_loss, top + 0.62), "trains the teacher", ENERGY)
-    label(ax, (x_loss, bottom - 0.6), "trains the student", MIXTURE)
-    legend(ax, 0.27, "gradient of the NCE loss", "gradient of Eq. (8)")
+    """Two networks: a mixture density network as the student of an energy."""
+    figure, ax = canvas()
+    scheme(
+        ax,
+        r"$\log q(y \mid x),\ \log q(y^{(m)} \mid x)$",
+        "Eq. (8)\n$\\frac{1}{2}\\log \\hat Z(x) - \\frac{1}{2}\\log q(y \\mid x)$",
+        "the teacher",
+        "the student",
+        "Eq. (8)",
+    )
+    roles = {ENERGY: "teacher: discarded after training", MIXTURE: "student: the model that is kept"}
+    for side, (color, role) in zip((1, -1), roles.items(), strict=True):
+        y = TOP if side == 1 else BOTTOM
+        box(ax, (2.2, y), "backbone", color, width=1.35)
+        arrow(ax, (0.75, MIDDLE + 0.25 * side), (1.52, y - 0.1 * side))
+        arrow(ax, (2.88, y), (X_HEAD - 0.95, y), color)
+        label(ax, (2.2, y + 0.62 * side), role, color)
     return figure
 
 
