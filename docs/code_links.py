@@ -6,6 +6,7 @@ defines it, as in ``[`objectives.nce`](../src/ebreg/objectives.py)``, gets the l
 
 import ast
 import re
+import sys
 from functools import lru_cache
 from pathlib import Path
 
@@ -19,7 +20,7 @@ def with_lines(page: Path) -> str:
     """The text of a page, with the current line numbers in its links.
 
     Raises:
-        KeyError: If a file does not define what the text of a link names.
+        LookupError: If there is no such file, or it does not define what the text of a link names.
     """
 
     def corrected(link: re.Match[str]) -> str:
@@ -34,12 +35,14 @@ def with_lines(page: Path) -> str:
 
 def lines_of(path: Path, name: str) -> tuple[int, int]:
     """First and last line of a definition; the name may begin with that of its module or package."""
+    if not path.is_file():
+        raise LookupError(f"there is no file {path.relative_to(ROOT)} that would define {name}")
     known, parts = _definitions(path), name.split(".")
     for i in range(len(parts)):
         inner = ".".join(parts[i:])
         if inner in known and set(parts[:i]) <= set(path.with_suffix("").parts):
             return known[inner]
-    raise KeyError(f"{path.relative_to(ROOT)} does not define {name}")
+    raise LookupError(f"{path.relative_to(ROOT)} does not define {name}")
 
 
 @lru_cache
@@ -66,7 +69,10 @@ def _definitions(path: Path) -> dict[str, tuple[int, int]]:
 def main() -> None:
     """Rewrite the pages whose line numbers have changed."""
     for page in PAGES:
-        text = with_lines(page)
+        try:
+            text = with_lines(page)
+        except LookupError as error:
+            sys.exit(f"{page.relative_to(ROOT)}: {error}; correct the link")
         if text != page.read_text(encoding="utf-8"):
             page.write_text(text, encoding="utf-8")
             print(page.relative_to(ROOT))

@@ -115,8 +115,11 @@ class TestMistakesAreFound:
         assert code_links.with_lines(page) == expected
         for wrong in ("c", "other.A", "module.D"):
             page.write_text(f"[`{wrong}`](module.py)")
-            with pytest.raises(KeyError, match="does not define"):
+            with pytest.raises(LookupError, match=rf"module\.py does not define {wrong}"):
                 code_links.with_lines(page)
+        page.write_text("[`A`](moved.py#L1-L1)")
+        with pytest.raises(LookupError, match=r"there is no file moved\.py that would define A"):
+            code_links.with_lines(page)
 
 
 # Sections, tables, figures and appendices of the paper.
