@@ -30,7 +30,7 @@ class Accuracy:
         seed: Of the scrambling, or of the draws.
         engine: "quadrature" for one target; with several, adaptive importance sampling takes its place.
             "importance" for the paper's estimator, with any number of targets: ``n_draws`` independent draws
-            of the proposal, and nothing else.
+            of the proposal, at least 16, and nothing else.
     """
 
     n_nodes: int = 128
@@ -47,7 +47,8 @@ class Accuracy:
         checks.one_of("engine", self.engine, ENGINES)
         checks.at_least("n_nodes", self.n_nodes, _FEWEST_NODES)
         checks.at_least("n_replicates", self.n_replicates, 2)
-        checks.at_least("n_draws", self.n_draws, _FEWEST_DRAWS_A_REPLICATE * self.n_replicates)
+        replicates = 1 if self.engine == "importance" else self.n_replicates
+        checks.at_least("n_draws", self.n_draws, _FEWEST_DRAWS_A_REPLICATE * replicates)
         checks.at_least("n_diagnostic_draws", self.n_diagnostic_draws, 1)
         checks.positive("tolerance", self.tolerance)
         checks.seed(self.seed, bits=31)
