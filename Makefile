@@ -35,9 +35,10 @@ lint: $(READY) ## ruff and mypy
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-format: $(READY) ## let ruff rewrite the formatting
+format: $(READY) ## let ruff rewrite the formatting, and set the line numbers in the pages' links to the code
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/python docs/code_links.py
 
 bench: $(READY) ## ours beside the direct form and beside peers, in one process and one thread
 	@$(PIP) --editable '.[bench]'

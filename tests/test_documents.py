@@ -18,7 +18,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 HOWTO = sorted((DOCS / "howto").glob("*.md"))
 PAGES = [
     ROOT / "README.md",
-    *(DOCS / f"{name}.md" for name in ("getting-started", "images", "reproduce")),
+    *(DOCS / f"{name}.md" for name in ("getting-started", "images", "method", "reproduce")),
     *HOWTO,
 ]
 

@@ -25,7 +25,9 @@ from ebreg.distributions import GaussianMixture
 from ebreg.errors import EbregError, TrainingError
 from ebreg.experiments import records, report
 from ebreg.experiments.experiment import Result
+from ebreg.experiments.mean_std import MeanStd
 from ebreg.experiments.runner import Workers, run_missing
+from ebreg.experiments.summaries import summarize
 from ebreg.experiments.tables import TABLE1
 from ebreg.experiments.toy import ToyExperiment, ToySource, source
 from ebreg.experiments.toy.evaluation import evaluate
@@ -67,7 +69,7 @@ class TestSettings:
     def test_the_paper_s_table_is_there(self):
         paper = TABLE1.select(["paper"])
         assert len(paper) == 8
-        published = {name: [setting.published[name] for setting in paper] for name in TASKS}
+        published = {name: [setting.published[name].mean for setting in paper] for name in TASKS}
         assert published["gustafsson"] == [0.042, 0.036, 0.040, 0.042, 0.042, 0.038, 0.032, 0.035]
         assert published["brando"] == [2.30, 1.98, 1.72, 1.67, 1.70, 1.69, 1.67, 1.65]
         assert all(setting.n_runs == 20 and setting.recipe == "paper" for setting in paper)
@@ -349,7 +351,7 @@ class TestExperiment:
         record = each.run(tmp_path)
         assert "Lower learning_rate" in record["failure"]
         assert each.re_evaluate(tmp_path) == record
-        (summary,) = report.summarize(TABLE1, [Result(each, record)])
+        (summary,) = summarize(TABLE1, [Result(each, record)])
         assert (summary.n_runs, summary.n_failures, summary.median("on_grid")) == (1, 1, None)
 
 
@@ -411,6 +413,7 @@ class TestRunner:
 AT_WORK = """
 import sys, time
 from pathlib import Path
+from ebreg.experiments.mean_std import MeanStd
 from ebreg.experiments.runner import Workers, run_missing
 from ebreg.experiments.tables import TABLE1
 from ebreg.experiments.toy import ToyExperiment, ToySource
@@ -467,7 +470,7 @@ class TestReport:
         return list(found.values())
 
     def test_summaries(self):
-        summaries = report.summarize(TABLE1, self.results())
+        summaries = summarize(TABLE1, self.results())
         assert [(s.dataset, s.setting.name) for s in summaries] == [
             ("gustafsson", "nce-0.1"),
             ("gustafsson", "mdn-4"),
@@ -475,31 +478,32 @@ class TestReport:
             ("brando", "mdn-4"),
         ]
         whole, infinite, failed, unfinished = summaries
-        assert (whole.paper, whole.best_5, whole.median("on_grid"), whole.worst("on_grid")) == (
-            0.036,
-            3.0,
-            10.5,
-            20.0,
-        )
+        assert whole.paper == MeanStd(0.036)
+        # Of 1, 2, 3, 4 and 5.
+        assert whole.best_5 == whole.reported == MeanStd(3.0, math.sqrt(2.5))
+        assert whole.reported_runs == "the best 5 of 20"
+        assert (whole.median("on_grid"), whole.worst("on_grid")) == (10.5, 20.0)
         assert (whole.median("predictive"), whole.worst("predictive")) == (11.0, 20.5)
         assert (whole.seconds, whole.cpu_seconds) == (4.0, 2.0)
         assert (infinite.worst("predictive"), infinite.n_failures) == (math.inf, 0)
-        assert (failed.n_runs, failed.n_failures, failed.best_5) == (20, 1, 4.0)
+        assert (failed.n_runs, failed.n_failures, failed.best_5.mean) == (20, 1, 4.0)
         assert failed.median("on_grid") == 11.0
         # The best 5 of fewer runs are not comparable.
         assert (unfinished.n_runs, unfinished.n_failures, unfinished.best_5) == (19, 0, None)
+        assert unfinished.reported == MeanStd.of([20.0 - seed for seed in range(19)])
+        assert unfinished.reported_runs == "19 runs"
 
     def test_more_runs_than_20_do_not_change_the_best_5_of_20(self):
         record = {"on_grid": 0.0, "predictive": 0.0, "seconds": 1.0, "cpu_seconds": 1.0}
         more = Result(experiment("nce-0.1", seed=20), record)
-        summary = report.summarize(TABLE1, [*self.results(), more])[0]
-        assert (summary.n_runs, summary.best_5, summary.values["on_grid"][0]) == (21, 3.0, 0.0)
+        summary = summarize(TABLE1, [*self.results(), more])[0]
+        assert (summary.n_runs, summary.best_5.mean, summary.values["on_grid"][0]) == (21, 3.0, 0.0)
 
     def test_other_data_than_the_paper_s_have_no_published_values(self, tmp_path: Path, monkeypatch):
         monkeypatch.setattr(ToySource, "is_published", False)
         summaries, text = report.write_report(tmp_path, TABLE1, self.results(), "ebreg reproduce table1")
         assert all(summary.paper is None for summary in summaries)
-        assert "paper, best" not in text
+        assert "paper: mean" not in text
 
     def test_files(self, tmp_path: Path):
         results = self.results()

@@ -1,6 +1,5 @@
 """The paper's image experiments: their settings, trainings of each kind, metrics and commands."""
 
-import argparse
 import json
 import math
 import os
@@ -41,6 +40,7 @@ from ebreg.training import fit
 from ebreg.training.batches import TensorData
 from ebreg.training.config import PAPER
 from ebreg.training.schedules import SCHEDULES
+from image_commands import SMALL, parsed
 
 QUICK = ImageRecipe(replace(PAPER, epochs=1, batch_size=8), backbone="small-cnn", weights="random", n_draws=4)
 CELL_COUNTS = ImageSource("cells", "synthetic:16")
@@ -52,23 +52,51 @@ class TestTables:
     @pytest.mark.parametrize(
         ("name", "task", "nce", "ours"),
         [
-            ("table2", "steering", [1.59, 1.51, 1.56, 2.03, 1.39], 1.58),
-            ("table3", "cells", [2.71, 2.64, 2.65, 3.12, 2.70], 2.66),
-            ("table4", "age", [4.18, 3.81, 4.13, 3.97, 4.47], 4.30),
-            ("table5", "head-pose", [13.68, 10.99, 10.85, 10.73, 11.20], 9.51),
+            ("table2", "steering", "1.59 0.08, 1.51 0.05, 1.56 0.04, 2.03 0.14, 1.39 0.02", "1.58 0.13"),
+            ("table3", "cells", "2.71 0.07, 2.64 0.05, 2.65 0.05, 3.12 0.37, 2.70 0.05", "2.66 0.03"),
+            ("table4", "age", "4.18 0.30, 3.81 0.18, 4.13 0.48, 3.97 0.21, 4.47 0.25", "4.30 0.30"),
+            (
+                "table5",
+                "head-pose",
+                "13.68 0.10, 10.99 0.29, 10.85 0.11, 10.73 0.19, 11.20 0.15",
+                "9.51 0.07",
+            ),
         ],
     )
-    def test_the_paper_s_values_are_there(self, name: str, task: str, nce: list[float], ours: float):
+    def test_the_paper_s_values_are_there(self, name: str, task: str, nce: str, ours: str):
         paper = TABLES[name].select(["paper"])
-        assert [setting.published[task] for setting in paper] == [*nce, ours]
+        expected = [*nce.split(", "), ours]
+        assert [setting.published[task].text(2).replace("± ", "") for setting in paper] == expected
+        assert TABLES[name].columns == tuple(setting.name for setting in paper)
         assert [setting.method for setting in paper] == ["fixed-nce"] * 5 + ["joint-nce"]
 
     def test_mixtures_with_and_without_a_teacher(self):
         table = TABLES["table6"]
-        published = {setting.name: setting.published for setting in table.select(["paper"])}
-        assert published["mdn-16"] == {"head-pose": 10.71}
-        assert published["mdn-teacher-4"] == {"steering": 1.00, "cells": 2.80, "age": 3.57, "head-pose": 8.69}
-        assert not table.settings["mdn-shared-teacher-4"].published
+        rows = {
+            "steering": "1.45 ± 0.13, 1.25 ± 0.05, -, 1.00 ± 0.03, 1.01 ± 0.04, -",
+            "cells": "2.80 ± 0.09, 2.90 ± 0.06, -, 2.80 ± 0.06, 2.75 ± 0.06, -",
+            "age": "4.88 ± 0.21, 4.71 ± 0.35, -, 3.57 ± 0.28, 3.65 ± 0.18, -",
+            "head-pose": "11.02 ± 0.16, 10.68 ± 0.39, 10.71 ± 0.17, 8.69 ± 0.10, 8.79 ± 0.06, 8.77 ± 0.09",
+        }
+        assert list(table.datasets) == list(rows)
+        columns = [table.settings[name] for name in table.columns]
+        for task, row in rows.items():
+            values = [setting.published.get(task) for setting in columns[:6]]
+            assert ", ".join("-" if value is None else value.text(2) for value in values) == row
+            # What the paper does not report on a task is not trained there.
+            assert [setting.applies_to(task) for setting in columns[:6]] == [v is not None for v in values]
+        assert [setting.group for setting in columns[6:]] == ["MDN + shared teacher"] * 3
+        assert not any(setting.published for setting in columns[6:])
+
+    def test_sixteen_components_are_for_head_poses_alone(self):
+        table = TABLES["table6"]
+        keys = [(setting.name, task) for setting, task, _ in table.experiments(lambda *key: key, n_runs=1)]
+        assert {task for name, task in keys if name.endswith("-16")} == {"head-pose"}
+        assert len(keys) == len(set(keys)) == 4 * 6 + 3
+        with pytest.raises(
+            ValueError, match=r"^mdn-16: trained on head-pose alone, .* not on cells, age; choose"
+        ):
+            table.experiments(lambda *key: key, ["mdn-16"], ["cells", "age"])
 
     def test_every_table_names_tasks_that_exist(self):
         for name, table in TABLES.items():
@@ -351,13 +379,6 @@ class TestExperiments:
             replace(experiment, source=replace(CELL_COUNTS, seed=1)).run(tmp_path)
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", nargs="+")
-    image_options.add_to(parser)
-    return parser.parse_args(words)
-
-
 class TestOptions:
     def test_they_change_parts_of_a_recipe(self):
         recipe = image_options.recipe_of(
@@ -385,9 +406,6 @@ class TestOptions:
             "FILE",
             *words[6:],
         ]
-
-
-SMALL = ["--backbone", "small-cnn", "--weights", "random", "--epochs", "1", "--n-draws", "4", "--quiet"]
 
 
 @pytest.mark.parametrize(
@@ -530,7 +548,7 @@ class TestCommands:
                 "batch-norm needs at least two rows",
             ),
             (["mine", "--data", "synthetic:8"], "a task of images must be one of"),
-            (["cells", "--data", "age=synthetic:8"], "images of age, and this command needs those of cells"),
+            (["cells", "--data", "age=synthetic:8"], "--data age=synthetic:8 is for another task than cells"),
         ],
     )
     def test_mistakes_are_sentences(self, tmp_path: Path, capsys, words: list[str], message: str):

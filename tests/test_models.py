@@ -5,16 +5,12 @@ import pickle
 
 import pytest
 import torch
-import zuko
 from torch import Tensor, nn
-from torch.distributions import Independent, StudentT
 
 from ebreg.distributions import GaussianMixture
-from ebreg.methods import JointMLE, JointNCE
 from ebreg.models import EnergyModel, MixtureModel, Model
 from ebreg.networks import MLP, EnergyHead, MixtureHead
 from ebreg.predictive import Accuracy, Predictive
-from ebreg.sampling import draw
 from ebreg.units import Standardizer, Tail
 from support import normal, rng
 
@@ -227,123 +223,6 @@ def test_mixture_model_answers_with_its_mixture(D):
     assert isinstance(dist, GaussianMixture)
     torch.testing.assert_close(dist.mean, model.y_units.shift + model.y_units.scale * q.mean.detach())
     assert torch.equal(dist.log_partition, torch.zeros(40, dtype=torch.float64))
-
-
-def test_mixture_model_explains_what_it_cannot_answer():
-    model = MixtureModel(MLP(2, (4,)), StudentHead(4, 1), n_targets=1)
-    with pytest.raises(TypeError, match=r"needs a GaussianMixture.*proposal of an EnergyModel"):
-        model.predictive(torch.zeros(3, 2), FEW)
-
-
-# Any torch Distribution as the proposal
-
-
-class StudentHead(nn.Module):
-    """The smallest head that gives a plain torch Distribution."""
-
-    def __init__(self, H: int, D: int):
-        super().__init__()
-        self.layer = nn.Linear(H, 2 * D)
-
-    def forward(self, h: Tensor) -> Independent:
-        loc, log_scale = self.layer(h).chunk(2, dim=1)
-        return Independent(StudentT(5.0, loc, (0.3 * log_scale).exp()), 1)
-
-
-PROPOSALS = {
-    "StudentT": StudentHead,
-    "zuko": lambda H, D: zuko.flows.NSF(features=D, context=H, transforms=2, hidden_features=(16,)),
-}
-PLAIN = list(itertools.product(PROPOSALS, [1, 2]))
-
-
-@pytest.fixture(params=PLAIN, ids=[f"{name}-{D}" for name, D in PLAIN])
-def plain(request) -> tuple[EnergyModel, Tensor, Tensor, int]:
-    name, D = request.param
-    x, y = data(D)
-    y_units = Standardizer.of("y", y)
-
-    def build() -> EnergyModel:
-        return EnergyModel(
-            MLP(2, (8, 8), activation="silu"),
-            EnergyHead(8, D, (16,), (16, 16)),
-            PROPOSALS[name](8, D),
-            x_units=Standardizer.of("x", x),
-            y_units=y_units,
-            tail=Tail.of(y_units(y)),
-        )
-
-    return seeded(build).double(), x, y, D
-
-
-@pytest.mark.parametrize("draws", ["stratified", "independent"])
-def test_plain_proposals_train(plain, draws):
-    model, x, y, _ = plain
-    method = JointNCE(model, n_draws=16, draws=draws)
-    optimizer = torch.optim.Adam(method.parameters(), lr=1e-2)
-    points = rng(3)
-    before = torch.random.get_rng_state()
-    history = []
-    for _ in range(40):
-        losses = method(x, y, method.points(len(x), points))
-        assert all(loss.shape == (len(x),) for loss in losses.values())
-        optimizer.zero_grad()
-        sum(loss.mean() for loss in losses.values()).backward()
-        assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in method.parameters())
-        assert any(p.grad.abs().sum() > 0 for p in model.proposal.parameters())
-        optimizer.step()
-        history.append(losses["nce"].mean().item())
-    assert sum(history[-5:]) < sum(history[:5])
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("method", [JointNCE, JointMLE])
-def test_plain_proposals_get_as_many_independent_draws_as_asked_for(plain, method):
-    model, x, y, D = plain
-    method = method(model, n_draws=9)
-    u = method.points(len(x), rng())
-    draws = method.sampler(model.q(model.features(x).detach()), model.standardize(y), u)
-    assert draws.taken is None
-    assert draws.y.shape == (9, len(x), D)
-    assert not draws.y.requires_grad
-    first, second = (method(x, y, u) for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_plain_proposals_answer(plain):
-    model, x, y, D = plain
-    before = torch.random.get_rng_state()
-    dist = model.predictive(x[:4], FEW)
-    axis = torch.linspace(-9, 9, 401, dtype=torch.float64)
-    nodes = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
-    with torch.no_grad():
-        log_z = model.f_grid(model.features(x[:4]), nodes).logsumexp(dim=0) + D * (axis[1] - axis[0]).log()
-    log_z = log_z + model.y_units.scale.log().sum()
-    assert ((dist.log_partition - log_z).abs() < 5 * dist.log_partition_error + 2e-3).all()
-    assert dist.mean.shape == (4, D)
-    assert torch.isfinite(dist.log_prob(y[:4])).all()
-    assert ((dist.effective_sample_size >= 1) & (dist.effective_sample_size <= 16 * 2048)).all()
-    assert dist.proposal.log_prob(dist.sample(3, rng())).shape == (3, 4)
-    again = model.predictive(x[:4], FEW)
-    assert torch.equal(dist.log_partition, again.log_partition)
-    for rows in ([2], [3, 1]):
-        some = model.predictive(x[rows], FEW)
-        torch.testing.assert_close(some.mean, dist.mean[rows], rtol=1e-9, atol=0)
-        torch.testing.assert_close(some.log_partition, dist.log_partition[rows], rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(
-            some.effective_sample_size, dist.effective_sample_size[rows], rtol=1e-6, atol=0
-        )
-    assert torch.equal(torch.random.get_rng_state(), before)
-
-
-def test_draws_follow_the_points():
-    q = Independent(StudentT(5.0, torch.zeros(2, 1), torch.ones(2, 1)), 1)
-    u = torch.rand(50, 2, 1, generator=rng())
-    assert torch.equal(draw(q, u), draw(q, u))
-    assert not torch.equal(draw(q, u), draw(q, u.flip(0)))
-    assert not draw(q, u).requires_grad
-    mixture = GaussianMixture(torch.zeros(2, 1), torch.zeros(2, 1, 1), torch.ones(2, 1, 1))
-    torch.testing.assert_close(draw(mixture, u), math.sqrt(2) * torch.erfinv(2 * u - 1))
 
 
 @pytest.mark.parametrize("D", [1, 2])

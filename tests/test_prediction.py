@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ebreg.distributions import GaussianMixture
-from ebreg.errors import TrustWarning
+from ebreg.errors import TrustWarning, UndefinedError
 from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor, chunks
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.predictive import Accuracy
@@ -175,8 +175,9 @@ def test_more_nodes_or_draws_mean_fewer_rows_at_once():
 
 
 @pytest.mark.parametrize("D", [1, 2])
-def test_rows_without_numbers_are_unreliable(D):
+def test_energies_that_are_not_numbers_are_explained(D):
     model = model_of(D)
     model.energy.output_layer.bias.data.fill_(torch.nan)
     p = prediction(model, torch.randn(4, 3, dtype=torch.float64), n_draws=128, max_draws=128)
-    assert p.unreliable.all()
+    with pytest.raises(UndefinedError, match="energy is NaN or infinite for some targets"):
+        _ = p.unreliable

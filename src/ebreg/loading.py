@@ -1,7 +1,7 @@
 """``ebreg.load``: every saved model, from the folder that ``regressor.save`` or ``ebreg train`` wrote.
 
 A folder holds weights and numbers (``ebreg.saving``). Loading builds the networks from the numbers and fills
-in the weights; nothing in the folder is executed. A backbone of the user's own is code, so it is given again.
+in the weights; nothing in the folder is executed. Networks of the user's own are code and are given again.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,25 @@ from torch import Tensor, nn
 from ebreg._utils import checks
 from ebreg.errors import ModelFileError
 from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor
+from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.saving import files, folders
 
 
-def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu") -> Any:
+def load(
+    path: str | Path,
+    backbone: nn.Module | None = None,
+    device: str = "cpu",
+    proposal: Any = None,
+    energy: Any = None,
+) -> Any:
     """Read a model that was saved.
 
     Args:
         path: The folder.
         backbone: The module that was trained, where the user brought one; the weights go into a copy of it.
         device: Where it shall predict, whatever device it was trained on.
+        proposal: The module or function that the regressor was given, where the user brought one.
+        energy: The same.
 
     Returns:
         The fitted regressor, of the class that was saved. For a folder of ``ebreg train``, a
@@ -31,9 +40,10 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
     """
     path, where = Path(path), checks.device(device)
     tensors, facts = folders.read(path)
-    _check_backbone(path, bool(facts.get("backbone")), backbone)
+    own = OwnNetworks(backbone, proposal, energy)
+    _check_own(path, facts.get("own_networks"), own)
     try:
-        model = _reader(facts.get("kind"))(facts, tensors, backbone)
+        model = _reader(facts.get("kind"))(facts, tensors, own)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
@@ -45,7 +55,7 @@ def load(path: str | Path, backbone: nn.Module | None = None, device: str = "cpu
     return model
 
 
-def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], nn.Module | None], Any]:
+def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], OwnNetworks], Any]:
     readers: dict[Any, Callable[..., Any]] = {
         EnergyRegressor.__name__: EnergyRegressor._from_facts,
         MixtureDensityRegressor.__name__: MixtureDensityRegressor._from_facts,
@@ -55,18 +65,21 @@ def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], nn.Module
     return readers[kind]
 
 
-def _image_model(facts: dict[str, Any], tensors: dict[str, Tensor], backbone: None) -> nn.Module:
+def _image_model(facts: dict[str, Any], tensors: dict[str, Tensor], own: OwnNetworks) -> nn.Module:
     from ebreg.experiments.images import saving  # imports all experiments, which regressors do not need
 
     return saving.from_facts(facts, tensors)
 
 
-def _check_backbone(path: Path, needed: bool, backbone: nn.Module | None) -> None:
-    if backbone is not None and not isinstance(backbone, nn.Module):
-        raise TypeError(f"backbone must be a torch.nn.Module, got {type(backbone).__name__}")
-    if needed and backbone is None:
-        raise ModelFileError(
-            f"{path} was trained on a backbone of your own: load it with load(path, backbone=module)"
-        )
-    if not needed and backbone is not None:
-        raise ModelFileError(f"{path} has no backbone of your own: load it without the argument backbone")
+def _check_own(path: Path, saved: Any, own: OwnNetworks) -> None:
+    if own.backbone is not None and not isinstance(own.backbone, nn.Module):
+        raise TypeError(f"backbone must be a torch.nn.Module, got {type(own.backbone).__name__}")
+    needed = [name for name in saved if isinstance(name, str)] if isinstance(saved, list) else []
+    for name in needed:
+        if name not in own.names:
+            raise ModelFileError(
+                f"{path} was trained with networks of your own: load it with load(path, {name}=module)"
+            )
+    for name in own.names:
+        if name not in needed:
+            raise ModelFileError(f"{path} has no {name} of your own: load it without the argument {name}")

@@ -25,7 +25,6 @@ from ebreg import sampling
 from ebreg._utils import checks
 from ebreg.distributions import TargetNoise
 from ebreg.models import EnergyModel, MixtureModel, Model
-from ebreg.networks import EnergyHead
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
 from ebreg.predictive import VALIDATION
 from ebreg.sampling import Draws, draw, sampler
@@ -247,7 +246,7 @@ class MixtureTeacher(Method):
     def __init__(
         self,
         model: MixtureModel,
-        energy: EnergyHead,
+        energy: nn.Module,
         backbone: nn.Module | None = None,
         n_draws: int = 32,
         draws: str = "stratified",

@@ -1,8 +1,7 @@
 """Models: EnergyModel, an energy with its proposal on one backbone, and MixtureModel, a mixture alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, Self
 
 import torch
@@ -12,15 +11,17 @@ from torch.distributions import Distribution
 from ebreg import networks
 from ebreg._utils import checks
 from ebreg._utils.memory import is_out_of_memory
-from ebreg.distributions import GaussianMixture, TruncatedMixture, gradient_ascent
+from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.errors import UndefinedError
-from ebreg.networks import Networks
-from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, importance_sampling, quadrature
-from ebreg.sampling import RowByRow
+from ebreg.networks import DEFAULT_PROPOSAL, Networks
+from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, ascend, draws_of_proposal, normalize
+from ebreg.sampling import check_proposal, proposal_rows
 from ebreg.units import Bounds, Standardizer, Tail, Units
 
 # Inputs further out than this many standard deviations are clamped: networks overflow in the end.
 _FARTHEST = 1e6
+# What a network raises for inputs that it was not built for.
+_FAILURES = (RuntimeError, IndexError, AssertionError)
 
 
 class Model(nn.Module):
@@ -56,12 +57,31 @@ class Model(nn.Module):
 
     @classmethod
     def for_table(
-        cls, x: Any, y: Any, n_components: int = 8, width: int = 64, bounds: Bounds | None = None
+        cls,
+        x: Any,
+        y: Any,
+        n_components: int = 8,
+        width: int = 64,
+        bounds: Bounds | None = None,
+        proposal: Any = DEFAULT_PROPOSAL,
+        energy: Any = None,
     ) -> Self:
-        """The default for a table x (n, C) with targets y (n, D), in their units."""
+        """The default for a table x (n, C) with targets y (n, D), in their units.
+
+        Args:
+            x: Inputs.
+            y: Targets.
+            n_components: K.
+            width: Of the layers.
+            bounds: Of the targets, in the user's units.
+            proposal: The head that gives q: "mixture", a name in ``ebreg.networks.PROPOSALS``, a module, or a
+                function of H (here the width) and D that returns a module.
+            energy: The head that gives f: a module, or such a function; None: an ``EnergyHead``.
+        """
         x, y = checks.table("x", x), checks.table("y", y)
         units = Units.of(x, y, bounds)
         parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
+        parts = networks.with_heads(parts, proposal, energy, width, y.shape[1], n_components)
         return cls.of(parts, units)
 
     @property
@@ -78,13 +98,16 @@ class Model(nn.Module):
         x = x.to(own.dtype) if x.is_floating_point() else x
         try:
             h = self.backbone(x)
-        except (RuntimeError, IndexError, AssertionError) as error:
-            if isinstance(self.backbone, networks.MLP) or is_out_of_memory(error):
+        except _FAILURES as error:
+            if isinstance(self.backbone, networks.MLP):
                 raise  # not the user's mistake
-            shape = tuple(x.shape)
-            raise ValueError(f"the backbone failed on inputs of shape {shape}, {x.dtype}: {error}") from error
+            raise _explained("the backbone", f"inputs of shape {tuple(x.shape)}, {x.dtype}", error) from error
         dtype = self.reference.dtype
         return h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
+
+    def q(self, h: Tensor) -> Distribution:
+        """Proposal or mixture, in standard units, from features (B, H)."""
+        raise NotImplementedError  # abstract
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
@@ -152,12 +175,9 @@ class Model(nn.Module):
         # Gradients are needed, also where the caller has switched them off.
         with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self):
             x = self._inputs(x)
+            start = None if y_start is None else self._start(y_start, len(x))
             h = self.finite_features(x.clone() if x.is_inference() else x)
-            start = self._mean_of_proposal(h) if y_start is None else self._start(y_start, len(x))
-            log_f, box, dtype = self._log_f(h), self._box(), self.reference.dtype
-            start = start.clamp(*box)[None]  # one draw for each row
-            y = gradient_ascent(lambda y: log_f(y.to(dtype)), start, n_steps, step_size, box=box)[0]
-            return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
+            return ascend(self._unnormalized(h), start, n_steps, step_size)
 
     def check_start(self, y_start: Tensor) -> None:
         """Require initial estimates, (n, D), that are finite and within the bounds."""
@@ -165,22 +185,10 @@ class Model(nn.Module):
         self.bounds.check("y_start", y_start, advice="clip y_start to the bounds")
 
     def _start(self, y_start: Any, n_rows: int) -> Tensor:
-        # In standard units, float64.
         y = checks.numbers("y_start", y_start).detach().to(self.y_units.scale)
         checks.shape("y_start", y, (n_rows, self.n_targets))
         self.check_start(y)
-        return self.y_units(y)
-
-    def _mean_of_proposal(self, h: Tensor) -> Tensor:
-        # In standard units, float64; not every torch Distribution has a mean.
-        q = self.q(h)
-        try:
-            mean = q.mean.double()
-        except NotImplementedError:
-            mean = h.new_tensor(torch.nan)
-        if not torch.isfinite(mean).all():
-            raise ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")
-        return mean
+        return y
 
     def to_float64(self) -> Self:
         """Turn the library's own networks to float64, in place, and return the model.
@@ -200,19 +208,10 @@ class Model(nn.Module):
                 part.to(dtype)
         return self
 
-    def q(self, h: Tensor) -> Distribution:
-        """The mixture, or the proposal, in standard units, from features (B, H)."""
-        raise NotImplementedError  # abstract
-
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         raise NotImplementedError  # abstract
 
-    def _box(self) -> tuple[Tensor, Tensor]:
-        # Corners of a box that holds every maximum of the density, in standard units.
-        return self.y_units(self.bounds.low), self.y_units(self.bounds.high)
-
-    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
-        # The log density of the rows, up to a constant, in standard units: (M, B, D) -> (M, B).
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
         raise NotImplementedError  # abstract
 
 
@@ -221,7 +220,8 @@ class MixtureModel(Model):
 
     Args:
         backbone: Turns inputs into features (B, H).
-        head: Turns features into a GaussianMixture, or any torch Distribution with event shape (D,).
+        head: Turns features into a GaussianMixture, which answers in closed form, or into any torch
+            Distribution with batch shape (B,) and event shape (D,), which answers by its draws.
         n_targets: D; read off a MixtureHead.
         x_units: See :class:`Model`.
         y_units: See :class:`Model`.
@@ -245,11 +245,18 @@ class MixtureModel(Model):
         """From networks and units that go together; None: the networks work in the user's units."""
         if units is None:
             return cls(parts.backbone, parts.mixture)
-        return cls(parts.backbone, parts.mixture, x_units=units.x, y_units=units.y, bounds=units.bounds)
+        return cls(
+            parts.backbone,
+            parts.mixture,
+            n_targets=len(units.y.shift),
+            x_units=units.x,
+            y_units=units.y,
+            bounds=units.bounds,
+        )
 
     def q(self, h: Tensor) -> Distribution:
         """The distribution in standard units, from features (B, H)."""
-        return self.head(h)
+        return _distribution("head", self.head, h, self.n_targets)
 
     @torch.no_grad()
     def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
@@ -263,21 +270,24 @@ class MixtureModel(Model):
             log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
-    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
-        return self.q(h).log_prob
-
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
         q = self.q(h)
         if not isinstance(q, GaussianMixture):
-            raise TypeError(
-                f"a predictive distribution needs a GaussianMixture, this head gives a {type(q).__name__}; "
-                "use it as the proposal of an EnergyModel, or call q(features(x)) for the distribution itself"
-            )
+            return draws_of_proposal(self._unnormalized(h), accuracy)
         q = q.rescaled(self.y_units.shift, self.y_units.scale)
         if not isinstance(q, TruncatedMixture):
             return q
         # The bounds as they were given: to standard units and back they may move by a rounding error.
         return q.between(self.bounds.low, self.bounds.high)
+
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
+        # Log q in the place of the energy: it is normalised already.
+        proposal = proposal_rows(self.q, h)
+        return Unnormalized(self._log_q, h, proposal, None, self.y_units, self.bounds)
+
+    def _log_q(self, h: Tensor, y: Tensor) -> Tensor:
+        with evaluation_mode(self):
+            return proposal_rows(self.q, h).log_prob(y.to(h.dtype))
 
 
 class EnergyModel(Model):
@@ -285,8 +295,9 @@ class EnergyModel(Model):
 
     Args:
         backbone: Turns inputs into features (B, H).
-        energy: f: features (B, H) and targets (M, B, D) -> (M, B).
-        proposal: Turns features into a torch Distribution with event shape (D,).
+        energy: f: features (B, H) and targets (M, B, D) or (B, D) -> (M, B) or (B,).
+        proposal: Turns features into a torch Distribution with batch shape (B,) and event shape (D,). If it
+            has a :func:`ebreg.sampling.uniform_map`, as flows have, all rows are sampled at once.
         n_targets: D; read off an EnergyHead.
         x_units: See :class:`Model`.
         y_units: See :class:`Model`.
@@ -319,6 +330,7 @@ class EnergyModel(Model):
             parts.backbone,
             parts.energy,
             parts.mixture,
+            n_targets=len(units.y.shift),
             x_units=units.x,
             y_units=units.y,
             tail=units.tail,
@@ -333,9 +345,9 @@ class EnergyModel(Model):
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """Energy in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
         if self.tail is None:
-            return self.energy(h, y)
+            return self._energy(h, y)
         inside, penalty = self.tail.split(y)
-        return self.energy(h, inside) - penalty
+        return self._energy(h, inside) - penalty
 
     def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
         """Energy at targets that all rows share, in standard units: (B, H) and (G, D) -> (G, B)."""
@@ -349,21 +361,30 @@ class EnergyModel(Model):
 
     def q(self, h: Tensor) -> Distribution:
         """The proposal in standard units, from features (B, H)."""
-        return self.proposal(h)
+        return _distribution("proposal", self.proposal, h, self.n_targets)
 
-    def _box(self) -> tuple[Tensor, Tensor]:
-        # Outside the tail's box f falls in every direction away from it, and has no other slope.
-        return super()._box() if self.tail is None else (self.tail.low, self.tail.high)
-
-    def _log_f(self, h: Tensor) -> Callable[[Tensor], Tensor]:
-        return partial(self.f, h)
+    def _energy(self, h: Tensor, y: Tensor) -> Tensor:
+        if isinstance(self.energy, networks.EnergyHead):
+            return self.energy(h, y)
+        try:
+            f = self.energy(h, y)
+        except _FAILURES as error:
+            shapes = f"features of shape {tuple(h.shape)} and targets of shape {tuple(y.shape)}"
+            raise _explained("energy", shapes, error) from error
+        if not isinstance(f, Tensor) or f.shape != y.shape[:-1]:
+            got = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
+            raise ValueError(
+                f"energy must return one value for each target, shape {tuple(y.shape[:-1])} for targets of "
+                f"shape {tuple(y.shape)}; it returned {got}"
+            )
+        return f
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        q = self.q(h)
-        proposal = q if hasattr(q, "from_uniform") else RowByRow(self.proposal, h)
-        target = Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
-        make = quadrature if self.n_targets == 1 else importance_sampling
-        return make(target, accuracy)
+        return normalize(self._unnormalized(h), accuracy)
+
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
+        proposal = proposal_rows(self.q, h)
+        return Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
@@ -381,6 +402,24 @@ def evaluation_mode(module: nn.Module) -> Iterator[None]:
     finally:
         for part in training:
             part.training = True
+
+
+def _distribution(name: str, head: nn.Module, h: Tensor, n_targets: int) -> Distribution:
+    if isinstance(head, networks.MixtureHead):
+        return head(h)
+    try:
+        q = head(h)
+    except _FAILURES as error:
+        raise _explained(name, f"features of shape {tuple(h.shape)}", error) from error
+    check_proposal(name, q, len(h), n_targets)
+    return q
+
+
+def _explained(name: str, inputs: str, error: Exception) -> Exception:
+    # A mistake in a network of the user's own; too little memory is none.
+    if is_out_of_memory(error):
+        return error
+    return ValueError(f"{name} failed on {inputs}: {error}")
 
 
 def _targets_of(head: nn.Module, n_targets: int | None) -> int:

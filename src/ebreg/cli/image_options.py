@@ -38,10 +38,17 @@ _LOOP = {
 }
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the split and of the recipe."""
-    parser.add_argument("--split", help=f"{', '.join(SPLITS)} (the paper's)")
+def add_images(parser: argparse.ArgumentParser, nargs: int | str) -> None:
+    """Add the options of the images and their split: with ``nargs`` words, one for each task."""
+    text = "a file, a folder, or synthetic[:N]; for several tasks TASK=PATH of each"
+    parser.add_argument("--data", nargs=nargs, required=True, metavar="PATH", help=text)
+    text = f"{', '.join(SPLITS)} (the paper's); for several tasks TASK=NAME"
+    parser.add_argument("--split", nargs=nargs, default=[], metavar="NAME", help=text)
     parser.add_argument("--split-seed", type=int, default=0, help="of the split, or of synthetic images (0)")
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the recipe."""
     recipes = ", ".join(IMAGE_RECIPES)
     parser.add_argument("--recipe", default="paper", help=f"{recipes} (paper); the options below change it")
     for name, (kind, text) in {**_RECIPE, **_LOOP}.items():
@@ -63,32 +70,40 @@ def recipe_of(options: argparse.Namespace) -> ImageRecipe:
 
 
 def sources_of(options: argparse.Namespace, tasks: Sequence[str]) -> tuple[ImageSource, ...]:
-    """Where images come from: a path for the only task, or TASK=PATH for each of several."""
+    """Where the images of these tasks come from; those without --data are left out."""
+    data = _by_task("--data", "PATH", options.data, tasks)
+    found = [task for task in tasks if task in data]
+    splits = _by_task("--split", "NAME", options.split, found)
+    for split in splits.values():
+        checks.one_of("--split", split, SPLITS)
+    return tuple(ImageSource(task, data[task], splits.get(task), options.split_seed) for task in found)
+
+
+def _by_task(option: str, value: str, words: Sequence[str], tasks: Sequence[str]) -> dict[str, str]:
+    # A word for the only task, or TASK=WORD for each of several.
     named: dict[str, str] = {}
-    for each in options.data:
-        task, is_named, path = each.partition("=")
+    for each in words:
+        task, is_named, rest = each.partition("=")
         if is_named and task in tasks:
-            named[task] = path
+            named[task] = rest
         elif is_named and task in IMAGE_TASKS:
             raise ValueError(
-                f"--data gives images of {task}, and this command needs those of {', '.join(tasks)}; "
-                f"give their path, not {each}"
+                f"{option} {each} is for another task than {', '.join(tasks)}; leave it out, or give "
+                f"{tasks[0]}={value}"
             )
-        elif len(tasks) == 1 and len(options.data) == 1:
+        elif len(tasks) == len(words) == 1:
             named[tasks[0]] = each
-    if len(named) != len(options.data):
+    if len(named) != len(words):
         raise ValueError(
-            f"--data takes {tasks[0]}=PATH for each task of {', '.join(tasks)}; got {' '.join(options.data)}"
+            f"{option} takes {tasks[0]}={value} for each task of {', '.join(tasks)}; got {' '.join(words)}"
         )
-    return tuple(
-        ImageSource(task, named[task], options.split, options.split_seed) for task in tasks if task in named
-    )
+    return named
 
 
 def as_words(options: argparse.Namespace) -> list[str]:
     """The given options as a command line, without the user's paths."""
-    words = ["--recipe", options.recipe]
-    for name, value in _given(options, {"split": None, **_RECIPE, **_LOOP}).items():
+    words = ["--recipe", options.recipe, *(["--split", *options.split] if options.split else [])]
+    for name, value in _given(options, {**_RECIPE, **_LOOP}).items():
         is_path = name == "weights" and value not in (RANDOM, DOWNLOAD)
         words += [f"--{name.replace('_', '-')}", "FILE" if is_path else str(value)]
     words += ["--split-seed", str(options.split_seed)] if options.split_seed else []

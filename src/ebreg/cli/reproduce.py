@@ -2,33 +2,64 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ebreg import plots
 from ebreg._utils import checks
 from ebreg.cli import image_options
 from ebreg.experiments import report, runner
-from ebreg.experiments.experiment import Result
+from ebreg.experiments.experiment import Experiment, Result
 from ebreg.experiments.images import ImageExperiment, runs_figure
-from ebreg.experiments.report import Summary
 from ebreg.experiments.settings import Setting
-from ebreg.experiments.tables import TABLE1, TABLES, Make, Table
+from ebreg.experiments.summaries import Summary
+from ebreg.experiments.tables import IMAGE_TABLES, TABLE1, TABLES, Make, Table
 from ebreg.experiments.toy import ToyExperiment, ToySource, figures, sensitivity
 from ebreg.experiments.toy.source import POINTS
+
+
+@dataclass(frozen=True)
+class Part:
+    """A table and what is asked of it.
+
+    Attributes:
+        table: The table.
+        make: Makes its experiments.
+        datasets: The data sets that there are data for.
+        experiments: Those to train.
+    """
+
+    table: Table
+    make: Make
+    datasets: Sequence[str]
+    experiments: Sequence[Experiment]
+
+    def results(self, folder: Path) -> list[Result]:
+        """All results of the table in a folder of records."""
+        return list(report.read_results(self.table, self.make, self.datasets, folder).values())
 
 
 def add_to(commands: argparse._SubParsersAction) -> None:
     """Add ``reproduce`` to the commands of ebreg."""
     reproduce = commands.add_parser("reproduce", help="the paper's tables and figures")
     parts = reproduce.add_subparsers(dest="part", required=True, metavar="what")
-    for name, table in TABLES.items():
-        parser = parts.add_parser(name, help=table.title)
+    for table in TABLES.values():
+        parser = parts.add_parser(table.name, help=table.title)
         if table is TABLE1:
             _add_toy(parser)
         else:
             _add_images(parser)
-        _add_runs(parser, table)
-        parser.set_defaults(call=run_table1 if table is TABLE1 else run_image_table)
+        _add_settings(parser, [table], ["all"], "all")
+        parser.add_argument(
+            "--datasets", nargs="+", metavar="NAME", help=f"{', '.join(table.datasets)} (all)"
+        )
+        _add_runs(parser)
+        parser.set_defaults(call=run_table1 if table is TABLE1 else run_image_tables, tables=[table])
+    images = parts.add_parser("images", help="Tables 2 to 6, with the trainings that they share done once")
+    _add_images(images)
+    _add_settings(images, IMAGE_TABLES, None, "the columns of the paper's tables, and a shared teacher")
+    _add_runs(images)
+    images.set_defaults(call=run_image_tables, tables=IMAGE_TABLES, datasets=None)
     drawn = parts.add_parser("figures", help="Figures 2, S3, S4, and how the proposal follows the model")
     drawn.set_defaults(call=run_figures)
     _add_toy(drawn)
@@ -43,16 +74,18 @@ def _add_toy(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_images(parser: argparse.ArgumentParser) -> None:
-    text = "a file, a folder, or synthetic[:N]; for several tasks TASK=PATH of each"
-    parser.add_argument("--data", nargs="+", required=True, metavar="PATH", help=text)
-    image_options.add_to(parser)
+    image_options.add_images(parser, nargs="+")
+    image_options.add_recipe(parser)
 
 
-def _add_runs(parser: argparse.ArgumentParser, table: Table) -> None:
-    names = ", ".join([*table.groups, *table.settings])
-    parser.add_argument("--settings", nargs="+", default=["all"], metavar="NAME", help=f"{names} (all)")
-    text = f"{', '.join(table.datasets)} (all)"
-    parser.add_argument("--datasets", nargs="+", metavar="NAME", help=text)
+def _add_settings(
+    parser: argparse.ArgumentParser, tables: Sequence[Table], default: list[str] | None, meaning: str
+) -> None:
+    text = f"{', '.join(_setting_names(tables))} ({meaning})"
+    parser.add_argument("--settings", nargs="+", default=default, metavar="NAME", help=text)
+
+
+def _add_runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=int, help="of each setting (20, or 5 for most beyond the paper)")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, one thread each (1)")
     parser.add_argument("--backend", default="loky", help=f"of joblib: {', '.join(runner.BACKENDS)} (loky)")
@@ -74,30 +107,42 @@ def run_table1(options: argparse.Namespace) -> None:
     def make(setting: Setting, dataset: str, seed: int) -> ToyExperiment:
         return ToyExperiment(setting, ToySource(dataset, points), seed, options.epochs)
 
-    results = _run(TABLE1, make, list(TABLE1.datasets), options)
+    (part,) = _parts(make, list(TABLE1.datasets), options)
     words = [] if options.epochs is None else ["--epochs", str(options.epochs)]
     words += ["--points", "FOLDER"] if options.points else []
-    summaries = _report(TABLE1, results, words, options)
+    folder = options.out / TABLE1.name
+    _train([part], folder / "records", options)
+    summaries = _report(part, folder / "records", words, options)
     if plots.available() and any(summary.paper is not None for summary in summaries):
-        plots.save(sensitivity.draw(summaries), options.out / TABLE1.name / "sensitivity.png", dpi=160)
+        plots.save(sensitivity.draw(summaries), folder / "sensitivity.png", dpi=160)
 
 
-def run_image_table(options: argparse.Namespace) -> None:
-    """Train the missing runs of a table of images, then report all runs of the folder."""
-    table = TABLES[options.part]
-    sources = {source.name: source for source in image_options.sources_of(options, list(table.datasets))}
+def run_image_tables(options: argparse.Namespace) -> None:
+    """Train the missing runs of tables of images, then report all runs of the folder.
+
+    The tables have one folder of records, because some of them have the same experiments.
+    """
+    tasks = list(dict.fromkeys(task for table in options.tables for task in table.datasets))
+    sources = {source.name: source for source in image_options.sources_of(options, tasks)}
     recipe = image_options.recipe_of(options)
 
     def make(setting: Setting, dataset: str, seed: int) -> ImageExperiment:
         return ImageExperiment(setting, sources[dataset], seed, recipe)
 
-    results = _run(table, make, list(sources), options)
+    parts = _parts(make, list(sources), options)
+    missing = [task for task in tasks if task not in sources]
+    if missing:
+        words = " ".join(f"{task}=PATH" for task in missing)
+        print(f"Left out without their images: {', '.join(missing)}; add {words} to --data to train them.\n")
     data = [source.data if source.is_synthetic else "PATH" for source in sources.values()]
-    if len(table.datasets) > 1:
+    if len(tasks) > 1:
         data = [f"{name}={path}" for name, path in zip(sources, data, strict=True)]
-    summaries = _report(table, results, ["--data", *data, *image_options.as_words(options)], options)
-    if plots.available() and any(summary.values["predictive"] for summary in summaries):
-        plots.save(runs_figure.draw(summaries), options.out / table.name / "runs.png")
+    records = options.out / "records"
+    _train(parts, records, options)
+    for part in parts:
+        summaries = _report(part, records, ["--data", *data, *image_options.as_words(options)], options)
+        if plots.available() and any(summary.values["predictive"] for summary in summaries):
+            plots.save(runs_figure.draw(summaries), options.out / part.table.name / "runs.png")
 
 
 def run_figures(options: argparse.Namespace) -> None:
@@ -109,36 +154,59 @@ def run_figures(options: argparse.Namespace) -> None:
         print(path)
 
 
-def _run(table: Table, make: Make, datasets: Sequence[str], options: argparse.Namespace) -> list[Result]:
-    # All results in the folder, after the training or evaluation that was asked for.
+def _parts(make: Make, datasets: Sequence[str], options: argparse.Namespace) -> list[Part]:
+    # The tables that have any of the data sets, with the experiments that are asked for.
     asked = options.datasets or datasets
     for name in asked:
         checks.one_of("a data set", name, datasets)
-    experiments = table.experiments(make, options.settings, asked, options.runs)
-    folder = (options.out / table.name / "records").absolute()
-    # Before the trainings: records of other settings are an error.
-    results = report.read_results(table, make, datasets, folder)
+    for name in options.settings or []:
+        checks.one_of("a setting", name, _setting_names(options.tables))
+    parts = []
+    for table in options.tables:
+        own, wanted = ([name for name in names if name in table.datasets] for names in (datasets, asked))
+        names = table.columns if options.settings is None else table.known(options.settings)
+        if wanted:
+            parts.append(Part(table, make, own, table.experiments(make, names, wanted, options.runs)))
+    if not any(part.experiments for part in parts):
+        raise ValueError(
+            f"no table of {', '.join(asked)} has the settings {', '.join(options.settings)}; choose others"
+        )
+    return parts
+
+
+def _setting_names(tables: Sequence[Table]) -> list[str]:
+    return list(dict.fromkeys(name for table in tables for name in (*table.groups, *table.settings)))
+
+
+def _train(parts: Sequence[Part], folder: Path, options: argparse.Namespace) -> None:
+    # The training or evaluation that is asked for; records of other settings are an error before it.
+    folder = folder.absolute()
+    results = {result.experiment.key: result for part in parts for result in part.results(folder)}
+    # An experiment of two tables is one; ordered by seed, so that unfinished tables are even.
+    asked = {each.key: each for part in parts for each in part.experiments}
+    experiments = sorted(asked.values(), key=lambda each: each.seed)
     workers = runner.Workers(options.jobs, options.backend, progress=not options.quiet)
-    if options.re_evaluate:
-        names = {setting.name for setting in table.select(options.settings)}
+    if not (options.report_only or options.re_evaluate):
+        runner.run_missing(experiments, folder, workers)
+    elif not results:
+        raise ValueError(f"{folder} holds no record; leave out --report-only and --re-evaluate to train")
+    elif options.re_evaluate:
+        rows = {(each.setting.name, each.source.name) for each in experiments}
         finished = [
             each
             for each, _ in results.values()
-            if each.setting.name in names and each.source.name in asked
+            if (each.setting.name, each.source.name) in rows
             if options.runs is None or each.seed < options.runs
         ]
-        results |= runner.re_evaluate(finished, folder, workers)
-    elif not options.report_only:
-        results |= runner.run_missing(experiments, folder, workers)
+        runner.re_evaluate(finished, folder, workers)
+
+
+def _report(part: Part, records: Path, words: Sequence[str], options: argparse.Namespace) -> list[Summary]:
+    results = part.results(records)
     if not results:
-        raise ValueError(f"{folder} holds no record; leave out --report-only and --re-evaluate to train")
-    return list(results.values())
-
-
-def _report(
-    table: Table, results: Sequence[Result], words: Sequence[str], options: argparse.Namespace
-) -> list[Summary]:
-    command = " ".join(["ebreg", "reproduce", table.name, *words])
-    summaries, text = report.write_report(options.out / table.name, table, results, command)
+        print(f"{part.table.title}: no results yet.\n")
+        return []
+    command = " ".join(["ebreg", "reproduce", options.part, *words])
+    summaries, text = report.write_report(options.out / part.table.name, part.table, results, command)
     print(text)
     return summaries

@@ -18,9 +18,6 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     train = commands.add_parser("train", help="one method on one image data set, also under torchrun")
     train.set_defaults(call=run)
     train.add_argument("task", metavar="TASK", help=", ".join(IMAGE_TASKS))
-    train.add_argument(
-        "--data", nargs=1, required=True, metavar="PATH", help="a file, a folder, or synthetic[:N]"
-    )
     train.add_argument("--out", type=Path, required=True, help="folder of checkpoint, model and result")
     train.add_argument("--method", default="joint-nce", help=f"{', '.join(METHODS)} (joint-nce)")
     train.add_argument("--components", type=int, default=4, help="K, of the mixture (4)")
@@ -30,7 +27,8 @@ def add_to(commands: argparse._SubParsersAction) -> None:
     train.add_argument("--device", default="auto", help="cpu, cuda, ... (auto)")
     train.add_argument("--resume", action="store_true", help="continue from the folder's checkpoint")
     train.add_argument("--quiet", action="store_true", help="no progress bar")
-    image_options.add_to(train)
+    image_options.add_images(train, nargs=1)
+    image_options.add_recipe(train)
 
 
 def run(options: argparse.Namespace) -> None:

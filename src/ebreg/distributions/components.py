@@ -34,6 +34,24 @@ def choose(weights: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     return component, (v - (top - weight)) / weight
 
 
+def place(weights: Tensor, log_joint: Tensor, share_below: Tensor, u: Tensor) -> Tensor:
+    """An inverse of :func:`choose` for a value: a component by its responsibility, then the position in it.
+
+    Args:
+        weights: Of the components, summing to 1, shape (B, K).
+        log_joint: Log weight times density of each component at the value, up to a constant, shape (B, K).
+        share_below: Mass of each component below the value, in the first target, shape (B, K).
+        u: Uniform numbers that draw the component, shape (B,).
+
+    Returns:
+        Shape (B,), in [0, 1].
+    """
+    responsibility = log_joint.softmax(dim=1)
+    component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
+    places = weights.cumsum(dim=1) - weights * (1 - share_below)
+    return places.gather(1, component)[:, 0].clamp(0, 1)
+
+
 def pick(table: Tensor, component: Tensor) -> Tensor:
     """Entries of a table (B, K, n) for components that :func:`choose` chose: (M, B) -> (M, B, n)."""
     n = table.shape[-1]

@@ -1,26 +1,38 @@
-"""FullMixture: Gaussians with full covariances, a source of draws for several targets."""
+"""FullMixture: Gaussians with full covariances, a proposal for several targets."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution, constraints
 
+from ebreg import sampling
 from ebreg._utils import checks
+from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 
 
-class FullMixture:
+class FullMixture(Distribution):
     r"""Mixture of K Gaussians with full covariances for each of B rows.
 
     .. math:: q(y) = \textstyle\sum_k \pi_k N(y; \mu_k, L_k L_k^\top)
 
-    It has the two methods that importance sampling needs, and no others.
+    A torch Distribution with batch shape (B,) and event shape (D,), with what a proposal needs.
 
     Args:
         logits: Unnormalised log weights, shape (B, K).
         means: Shape (B, K, D).
         cholesky: Lower triangular L, the diagonals above 0, shape (B, K, D, D).
     """
+
+    arg_constraints = {  # noqa: RUF012 (torch's convention)
+        "logits": constraints.real_vector,
+        "means": constraints.independent(constraints.real, 2),
+        "cholesky": constraints.independent(constraints.lower_cholesky, 1),
+    }
+    support = constraints.real_vector
 
     def __init__(self, logits: Tensor, means: Tensor, cholesky: Tensor):
         checks.shape("logits", logits, ("B", "K"))
@@ -29,13 +41,50 @@ class FullMixture:
         self.logits = logits.log_softmax(dim=1)
         self.means = means
         self.cholesky = cholesky
+        super().__init__(means.shape[:1], means.shape[2:], validate_args=False)
 
     def __len__(self) -> int:
         return len(self.logits)
 
     def __getitem__(self, rows: Any) -> "FullMixture":
-        """The mixtures of some of the rows: a slice, row numbers or a mask."""
+        """The mixtures of some of the rows: a number, a slice, row numbers or a mask."""
+        rows = row_index(rows)
         return FullMixture(self.logits[rows], self.means[rows], self.cholesky[rows])
+
+    def joined(self, others: Sequence["FullMixture"]) -> "FullMixture":
+        """These rows and, below them, those of others."""
+        parts = [self, *others]
+        names = ("logits", "means", "cholesky")
+        return FullMixture(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+    def rescaled(self, shift: Tensor, scale: Tensor) -> "FullMixture":
+        """The distribution of shift + scale * y; both have shape (D,), and their dtype is the result's."""
+        return FullMixture(
+            self.logits.to(scale), shift + scale * self.means, scale[:, None] * self.cholesky.to(scale)
+        )
+
+    @property
+    def mean(self) -> Tensor:
+        """Shape (B, D)."""
+        return (self.logits.exp()[..., None] * self.means).sum(dim=1)
+
+    @property
+    def covariance(self) -> Tensor:
+        """Shape (B, D, D)."""
+        weights, centred = self.logits.exp()[..., None], self.means - self.mean[:, None]
+        within = (weights[..., None] * (self.cholesky @ self.cholesky.mT)).sum(dim=1)
+        return within + (weights * centred).mT @ centred
+
+    @property
+    def variance(self) -> Tensor:
+        """Shape (B, D)."""
+        return self.covariance.diagonal(dim1=1, dim2=2)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        """Independent draws, shape sample_shape + (B, D), from the global random state."""
+        B, _, D = self.means.shape
+        u = sampling.independent(math.prod(sample_shape), B, D)
+        return self.from_uniform(u).reshape(*sample_shape, B, D)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density: (..., B, D) -> (..., B)."""
@@ -78,3 +127,22 @@ class FullMixture:
                 for d in range(D)
             ]
             return components.pick(self.means, component) + torch.stack(moves, dim=-1)
+
+    def place(self, y: Tensor, u: Tensor) -> Tensor:
+        """The first coordinate of a point that :meth:`from_uniform` sends to y: its random inverse.
+
+        The component is drawn from its responsibilities, as in :meth:`GaussianMixture.place`.
+
+        Args:
+            y: Targets, shape (B, D).
+            u: Uniform numbers that draw the component, shape (B,).
+
+        Returns:
+            Shape (B,), in [0, 1].
+        """
+        with torch.no_grad():
+            residual = (y[:, None] - self.means)[..., None]  # (B, K, D, 1)
+            z = torch.linalg.solve_triangular(self.cholesky, residual, upper=False)[..., 0]
+            log_scale = self.cholesky.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+            log_joint = self.logits - log_scale - 0.5 * z.square().sum(dim=-1)
+            return components.place(self.logits.exp(), log_joint, normal.cdf(z[..., 0]), u)

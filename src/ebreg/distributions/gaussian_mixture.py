@@ -151,11 +151,8 @@ class GaussianMixture(Distribution):
         with torch.no_grad():
             z = (y[:, None] - self.means) / self.scales  # (B, K, D)
             log_joint = self._log_weights - (self.scales.log() + 0.5 * z * z).sum(dim=-1)
-            responsibility = log_joint.softmax(dim=1)
-            component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
-            weights = self.logits.exp()
-            place = weights.cumsum(dim=1) - weights * (1 - self._share_below(y[:, None], z)[..., 0])
-            return place.gather(1, component)[:, 0].clamp(0, 1)
+            share_below = self._share_below(y[:, None], z)[..., 0]
+            return components.place(self.logits.exp(), log_joint, share_below, u)
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""

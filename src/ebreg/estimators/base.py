@@ -18,11 +18,13 @@ from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.design import Design
+from ebreg.estimators.own_networks import OwnNetworks, check_heads
 from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.rows import Rows
 from ebreg.estimators.saving import Saving
 from ebreg.estimators.trainer import Trainer
 from ebreg.methods import Method
+from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
 from ebreg.training.batches import TensorData
 from ebreg.training.progress_bar import check_progress
@@ -83,7 +85,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 interrupted_=final.interrupted,
                 target_names_=targets.names,
                 _drop_target_axis=targets.drop_axis,
-                _fitted_backbone=self.backbone,
+                _fitted_networks=OwnNetworks.of(self),
             )
         return self
 
@@ -198,8 +200,11 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             return self.design_, self._method(warm_start.trainable_copy(self.model_), None).to(device)
         # The initial weights come from the seed, and the global random state does not change.
         with seeded(seed):
-            blueprint = Blueprint.of(rows, train, self.n_components, self.width, self.backbone)
+            own = OwnNetworks.of(self)
+            blueprint = Blueprint.of(rows, train, self.n_components, self.width, own, self.proposal)
             model = self._keeps.of(blueprint.networks(), blueprint.units)
+            if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
+                check_heads(model, train.x)
             return blueprint.design, self._method(model, blueprint).to(device)
 
     def _trainer(self, seed: int) -> Trainer:

@@ -1,16 +1,17 @@
 """Blueprint: everything that the networks of a new model are built from."""
 
-import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ebreg._utils import checks
 from ebreg.estimators.design import Design
+from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.estimators.rows import Rows
 from ebreg.models import evaluation_mode
-from ebreg.networks import Networks
+from ebreg.networks import DEFAULT_PROPOSAL, Networks
 from ebreg.training.batches import TensorData
 from ebreg.units import Units
 
@@ -22,19 +23,26 @@ class Blueprint:
     Attributes:
         design: The sizes.
         units: The scales of inputs and targets, and the bounds.
-        backbone: The user's own, with the weights to start from; None: a network for tables.
+        own: The user's own networks, with the weights to start from.
     """
 
     design: Design
     units: Units
-    backbone: nn.Module | None
+    own: OwnNetworks
 
     @classmethod
     def of(
-        cls, rows: Rows, train: TensorData, n_components: int, width: int, backbone: nn.Module | None
+        cls,
+        rows: Rows,
+        train: TensorData,
+        n_components: int,
+        width: int,
+        own: OwnNetworks,
+        proposal: Any = DEFAULT_PROPOSAL,
     ) -> "Blueprint":
         """For the rows of a fit; the units are those of the training rows."""
-        backbone = copy.deepcopy(backbone)
+        own = own.copied()
+        backbone = own.backbone
         units = Units.of(train.x if backbone is None else None, train.y, rows.bounds)
         width = checks.at_least("width", width, 1)
         design = Design(
@@ -45,12 +53,14 @@ class Blueprint:
             width=width,
             min_scale=rows.ties.min_scale(units.y.scale),
             bounded=not units.standard_bounds.are_open,
+            proposal=proposal if isinstance(proposal, str) else None,
         )
-        return cls(design, units, backbone)
+        return cls(design, units, own)
 
     def networks(self) -> Networks:
-        """New networks with random weights, and a copy of the user's own backbone."""
-        return self.design.networks(self.units.standard_bounds, copy.deepcopy(self.backbone))
+        """New networks with random weights, and copies of the user's own."""
+        own = self.own.copied()
+        return self.design.with_heads(self.design.networks(self.units.standard_bounds, own), own)
 
 
 def count_features(backbone: nn.Module, x: Tensor) -> int:

@@ -30,7 +30,7 @@ class Chunks:
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
         self.model, self.x, self.accuracy = model, x, accuracy
-        self.n_rows = _default_rows(model.n_targets, accuracy or DEFAULT)
+        self.n_rows = self._default_rows()
         if n_rows is not None:
             self.n_rows = checks.at_least("chunk", n_rows, 1)
         self._kept: dict[int, Predictive] = {}
@@ -38,6 +38,11 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def by_draws(self) -> bool:
+        """Whether the rows of an energy are answered by draws, not by nodes."""
+        return self.model.n_targets > 1 or (self.accuracy or DEFAULT).engine == "importance"
 
     def __iter__(self) -> Iterator[tuple[slice, Predictive]]:
         """Rows and their distribution; at least one chunk, also of no rows: it has the shapes of answers."""
@@ -68,6 +73,13 @@ class Chunks:
         joined: Any = first.joined(others) if others else first
         return joined[chunk.argsort(stable=True).argsort().to(device)]
 
+    def _default_rows(self) -> int:
+        accuracy, several = self.accuracy or DEFAULT, self.model.n_targets > 1
+        usual, wanted = (
+            each.draw_counts[-1] if self.by_draws else each.node_counts[-1] for each in (DEFAULT, accuracy)
+        )
+        return max(1, (_ROWS_SEVERAL if several else _ROWS) * usual // max(usual, wanted))
+
     @property
     def _starts(self) -> range:
         return range(0, max(1, len(self)), self.n_rows)
@@ -82,15 +94,6 @@ class Chunks:
         if self._bytes + size <= KEPT_BYTES:
             self._kept[start] = p
             self._bytes += size
-
-
-def _default_rows(n_targets: int, accuracy: Accuracy) -> int:
-    if n_targets == 1:
-        return max(
-            1, _ROWS * DEFAULT.node_counts[-1] // max(DEFAULT.node_counts[-1], accuracy.node_counts[-1])
-        )
-    most = DEFAULT.draw_counts[-1]
-    return max(1, _ROWS_SEVERAL * most // max(most, accuracy.draw_counts[-1]))
 
 
 def _n_bytes(p: Any) -> int:

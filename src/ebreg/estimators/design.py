@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from torch import nn
-
-from ebreg.networks import Networks, smooth_heads, table
+from ebreg.estimators.own_networks import OwnNetworks
+from ebreg.networks import DEFAULT_PROPOSAL, Networks, smooth_heads, table
 from ebreg.units import Bounds
 
 
@@ -20,6 +19,7 @@ class Design:
         width: Of the layers.
         min_scale: Smallest standard deviation of a mixture component, in standard units.
         bounded: Whether any target has a finite bound.
+        proposal: Name of the proposal; None: one of the user's own.
     """
 
     n_inputs: int | None
@@ -29,12 +29,24 @@ class Design:
     width: int
     min_scale: float
     bounded: bool
+    proposal: str | None = DEFAULT_PROPOSAL
 
-    def networks(self, bounds: Bounds, backbone: nn.Module | None = None) -> Networks:
-        """New networks, for bounds in standard units; a backbone of the user's own is used as it is."""
+    def networks(self, bounds: Bounds, own: OwnNetworks) -> Networks:
+        """New networks, for bounds in standard units, without the heads that are not the presets'."""
         shared = (self.n_targets, self.n_components, self.width, self.min_scale, bounds)
         if self.n_inputs is not None:
             return table(self.n_inputs, *shared)
-        if backbone is None:
+        if own.backbone is None:
             raise ValueError("the model was fitted with a backbone of the user's own: pass it as backbone")
-        return replace(smooth_heads(self.n_features, *shared), backbone=backbone)
+        return replace(smooth_heads(self.n_features, *shared), backbone=own.backbone)
+
+    def with_heads(self, parts: Networks, own: OwnNetworks) -> Networks:
+        """Networks with the other heads, where there are any."""
+        return own.heads(
+            parts,
+            self.proposal,
+            n_features=self.n_features,
+            n_targets=self.n_targets,
+            n_components=self.n_components,
+            min_scale=self.min_scale,
+        )

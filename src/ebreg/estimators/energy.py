@@ -29,6 +29,13 @@ class EnergyRegressor(DistributionRegressor):
             deviations of y. The joint methods ignore it.
         backbone: A torch module that maps a batch of inputs to features (B, H). A copy of it is trained, on
             the inputs as they are. None: a network for tables, with standardised columns.
+        proposal: The distribution q(y | x): "mixture"; "full-mixture", with full covariances, for targets
+            that depend on each other; "flow", a spline flow of zuko; a torch module that maps features (B, H)
+            to any torch Distribution with batch shape (B,) and event shape (D,); or a function of H and D
+            that returns such a module. H is ``width``, or what the ``backbone`` gives. :func:`ebreg.load` has
+            to be given modules and functions again.
+        energy: A torch module that maps features (B, H) and targets in standard units, (M, B, D) or (B, D),
+            to f, (M, B) or (B,), or a function of H and D that returns one. None: a network.
         bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of
             a number is no bound.
         max_iter: Maximum number of epochs; None: about 4,500 steps, and at least 10 epochs.
@@ -73,6 +80,8 @@ class EnergyRegressor(DistributionRegressor):
         n_draws: int | None = None,
         sigmas: Sequence[float] | None = None,
         backbone: nn.Module | None = None,
+        proposal: Any = "mixture",
+        energy: Any = None,
         bounds: Any = None,
         max_iter: int | None = None,
         batch_size: int | None = None,
@@ -93,6 +102,8 @@ class EnergyRegressor(DistributionRegressor):
         self.n_draws = n_draws
         self.sigmas = sigmas
         self.backbone = backbone
+        self.proposal = proposal
+        self.energy = energy
         self.bounds = bounds
         self.max_iter = max_iter
         self.batch_size = batch_size

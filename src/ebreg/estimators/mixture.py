@@ -15,7 +15,7 @@ class MixtureDensityRegressor(DistributionRegressor):
     """Regression that learns the whole distribution p(y | x) as a mixture of Gaussians.
 
     Its predictions are fast: they are closed forms of the mixture. It has all methods of
-    :class:`EnergyRegressor`.
+    :class:`EnergyRegressor`. Any other distribution can take the place of the mixture.
 
     Args:
         teacher: ``"energy"``: an energy-based model is trained at the same time and teaches the mixture; it
@@ -26,6 +26,9 @@ class MixtureDensityRegressor(DistributionRegressor):
         n_draws: Draws of the mixture for each row and step, for the teacher.
         backbone: A torch module that maps a batch of inputs to features (B, H). A copy of it is trained, on
             the inputs as they are. None: a network for tables, with standardised columns.
+        proposal: The distribution q(y | x), which is the teacher's proposal: "mixture", whose answers are
+            closed forms; or, with answers by draws, "full-mixture", "flow", a module or a function, as in
+            :class:`EnergyRegressor`.
         bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of
             a number is no bound.
         max_iter: Maximum number of epochs; None: about 4,500 steps, and at least 10 epochs.
@@ -67,6 +70,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         width: int = 64,
         n_draws: int = 16,
         backbone: nn.Module | None = None,
+        proposal: Any = "mixture",
         bounds: Any = None,
         max_iter: int | None = None,
         batch_size: int | None = None,
@@ -85,6 +89,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         self.width = width
         self.n_draws = n_draws
         self.backbone = backbone
+        self.proposal = proposal
         self.bounds = bounds
         self.max_iter = max_iter
         self.batch_size = batch_size

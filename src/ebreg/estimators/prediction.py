@@ -14,7 +14,7 @@ from ebreg._utils.stack_level import stack_level
 from ebreg.distributions import Mode, Modes, Region, check_levels
 from ebreg.errors import TrustWarning
 from ebreg.estimators.chunks import Chunks
-from ebreg.predictive import Predictive
+from ebreg.predictive import Predictive, WeightedDraws
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -262,12 +262,12 @@ class Prediction:
             answers = self._each(lambda p, q: getattr(p, verb)(q.T), levels.T, axis=1)
         else:
             answers = self._each(lambda p: getattr(p, verb)(levels), axis=levels.dim())
-        if self.n_targets > 1 and levels.numel():
+        if levels.numel():
             self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
         return self._targets(answers)
 
     def _warn_of_extremes(self, tail: float) -> None:
-        # Quantiles of several targets are those of weighted draws, of which few lie so far out.
+        # Quantiles of weighted draws are one of them, and few lie so far out.
         n = int(self._each(_is_extreme(tail), warn=False).sum())
         if n:
             warnings.warn(
@@ -321,9 +321,9 @@ class Prediction:
             return
         some = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
         why, more = (
-            ("the nodes do not resolve the density", "n_nodes")
-            if self.n_targets == 1
-            else ("the effective sample size is small, or log Z inaccurate,", "n_draws")
+            ("the effective sample size is small, or log Z inaccurate,", "n_draws")
+            if self._chunks.by_draws
+            else ("the nodes do not resolve the density", "n_nodes")
         )
         warnings.warn(
             f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are unreliable. Look at "
@@ -349,7 +349,12 @@ class Prediction:
 
 
 def _is_extreme(tail: float) -> Callable[[Predictive], Tensor]:
-    return lambda p: (p.effective_sample_size * tail < _FEWEST_BEYOND) & ~p.unreliable
+    def is_extreme(p: Predictive) -> Tensor:
+        if not isinstance(p, WeightedDraws):
+            return torch.zeros_like(p.unreliable)
+        return (p.effective_sample_size * tail < _FEWEST_BEYOND) & ~p.unreliable
+
+    return is_extreme
 
 
 def _numpy(values: Tensor) -> np.ndarray:

@@ -1,6 +1,5 @@
 """A fitted regressor as facts and tensors, and the regressor of such facts and tensors."""
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,10 +10,11 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from ebreg.errors import ModelFileError
 from ebreg.estimators.design import Design
+from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.models import Model
 from ebreg.saving import folders
 from ebreg.saving.schema import (
@@ -29,7 +29,7 @@ from ebreg.saving.schema import (
     text,
     whole,
 )
-from ebreg.units import Units
+from ebreg.units import Float64Module, Units
 
 # Fitted attributes that are saved as they are.
 _FITTED = {
@@ -42,7 +42,7 @@ _FITTED = {
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),
-    backbone=flag,
+    own_networks=each(text()),
     input_shape=none_or(each(whole(1))),
     input_dtype=none_or(text()),
     n_features_in=none_or(whole(1)),
@@ -56,6 +56,7 @@ _FACTS = fields(
         width=whole(1),
         min_scale=number(0),
         bounded=flag,
+        proposal=none_or(text()),
     ),
     **{name.rstrip("_"): check for name, check in _FITTED.items()},
 )
@@ -83,15 +84,16 @@ class Saving(BaseEstimator):
         folders.write(Path(path), self._tensors(), self._facts(), overwrite)
 
     def _facts(self) -> dict[str, Any]:
+        own = self._fitted_networks.names
         params = self.get_params(deep=False)
-        params.pop("backbone")
+        params = {name: value for name, value in params.items() if name not in {"backbone", *own}}
         has_backbone = self.design_.n_inputs is None
         if isinstance(params["random_state"], np.random.RandomState | np.random.Generator):
             params["random_state"] = None  # the state of a stream is not part of what was learned
         return {
             "kind": type(self).__name__,
             "params": {name: _plain(f"the parameter {name}", value) for name, value in params.items()},
-            "backbone": has_backbone,
+            "own_networks": own,
             "input_shape": list(self.input_shape_) if has_backbone else None,
             "input_dtype": str(self.input_dtype_).removeprefix("torch.") if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -102,29 +104,33 @@ class Saving(BaseEstimator):
         }
 
     def _tensors(self) -> dict[str, Tensor]:
-        # The library's networks were trained in single precision, and so they are stored. Units are buffers,
-        # in double; a backbone of the user's own is stored as it is.
+        # The heads and the library's backbone were trained in single precision, and so they are stored. Units
+        # are buffers, in double; a backbone of the user's own is stored as it is.
         model = self.model_
-        own = ("backbone.",) if self.design_.n_inputs is None else ()
-        trained = {name for name, _ in model.named_parameters() if not name.startswith(own)}
+        own = ("backbone",) if self.design_.n_inputs is None else ()
+        single = {
+            f"{path}.{name}"
+            for path, module in model.named_modules()
+            if not isinstance(module, Float64Module) and not path.startswith(own)
+            for name, value in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+            if value.is_floating_point()
+        }
         return {
-            name: value.float() if name in trained else value for name, value in model.state_dict().items()
+            name: value.float() if name in single else value for name, value in model.state_dict().items()
         }
 
     @classmethod
-    def _from_facts(
-        cls, facts: dict[str, Any], tensors: dict[str, Tensor], backbone: nn.Module | None
-    ) -> Self:
+    def _from_facts(cls, facts: dict[str, Any], tensors: dict[str, Tensor], own: OwnNetworks) -> Self:
         _FACTS("", facts)
-        regressor = cls(**facts["params"], backbone=backbone)
+        regressor = cls(**facts["params"], **{name: getattr(own, name) for name in own.names})
         regressor.design_ = Design(**facts["design"])
-        regressor.model_ = _model(cls._keeps, regressor.design_, tensors, copy.deepcopy(backbone))
+        regressor.model_ = _model(cls._keeps, regressor.design_, tensors, own.copied())
         regressor.model_.to_float64().eval()
-        regressor._fitted_backbone = backbone
+        regressor._fitted_networks = own
         regressor._drop_target_axis = facts["drop_target_axis"]
         for name in _FITTED:
             setattr(regressor, name, facts[name.rstrip("_")])
-        if backbone is not None:
+        if own.backbone is not None:
             regressor.input_shape_ = tuple(facts["input_shape"])
             regressor.input_dtype_ = _dtype(facts["input_dtype"])
         else:
@@ -134,9 +140,7 @@ class Saving(BaseEstimator):
         return regressor
 
 
-def _model(
-    keeps: type[Model], design: Design, tensors: dict[str, Tensor], backbone: nn.Module | None
-) -> Model:
+def _model(keeps: type[Model], design: Design, tensors: dict[str, Tensor], own: OwnNetworks) -> Model:
     # Sizes are compared with the weights before anything of that size is made: the number of targets here,
     # those of the networks on the meta device, where tensors have shapes and no memory.
     n_targets = _n_columns(tensors, "y_units.shift")
@@ -145,8 +149,11 @@ def _model(
     n_inputs = None if design.n_inputs is None else _n_columns(tensors, "x_units.shift")
     units = Units.blank(n_inputs, n_targets, design.bounded)
     with torch.device("meta"):
-        networks = design.networks(units.standard_bounds, backbone)
-    model = keeps.of(networks, units)
+        networks = design.networks(units.standard_bounds, own)
+    if design.n_features not in {size for tensor in tensors.values() for size in tensor.shape}:
+        raise ValueError(f"design.n_features is {design.n_features}, and no weights have that size")
+    # Not on the meta device: other heads may compute with their tensors as they are built.
+    model = keeps.of(design.with_heads(networks, own), units)
     folders.fill(model, tensors)
     return model
 

@@ -3,6 +3,7 @@
 import copy
 from typing import Any
 
+from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.models import Model
 from ebreg.units import Bounds
 
@@ -11,17 +12,21 @@ _ADVICE = "set warm_start=False to train a new model"
 
 def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
     """Require the networks, the number of targets and the bounds of the fitted model."""
-    if regressor.backbone is not regressor._fitted_backbone:
-        raise ValueError(f"backbone is not that of the fitted model; {_ADVICE}")
-    for name in ("n_components", "width"):
-        before, now = getattr(regressor.design_, name), getattr(regressor, name)
-        if before != now:
-            raise ValueError(f"{name} is {now}, and {before} in the fitted model; {_ADVICE}")
+    fitted, own = regressor._fitted_networks, OwnNetworks.of(regressor)
+    for name in ("backbone", "proposal", "energy"):
+        if getattr(own, name) is not getattr(fitted, name):
+            raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")
+    names = ["n_components", "width"]
+    names += ["proposal"] if fitted.proposal is None else []
+    for name in names:
+        was, now = getattr(regressor.design_, name), getattr(regressor, name)
+        if was != now:
+            raise ValueError(f"{name} is {now}, and {was} in the fitted model; {_ADVICE}")
     model = regressor.model_
     if n_targets != model.n_targets:
         raise ValueError(f"y has {n_targets} targets and the fitted model has {model.n_targets}; {_ADVICE}")
-    fitted = copy.deepcopy(model.bounds).cpu()
-    if not (bounds.low.equal(fitted.low) and bounds.high.equal(fitted.high)):
+    before = copy.deepcopy(model.bounds).cpu()
+    if not (bounds.low.equal(before.low) and bounds.high.equal(before.high)):
         raise ValueError(f"bounds are not those of the fitted model; {_ADVICE}")
 
 

@@ -2,21 +2,16 @@
 
 import csv
 import io
-import math
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ebreg.experiments import markdown_tables, paper_layout
 from ebreg.experiments.experiment import Result
-from ebreg.experiments.records import PAPER_METRIC
-from ebreg.experiments.settings import Setting
+from ebreg.experiments.mean_std import MeanStd
+from ebreg.experiments.summaries import BEST_5, Summary, summarize
 from ebreg.experiments.tables import Make, Metric, Table
 from ebreg.saving import atomic_files
-
-_N_BEST, _N_RUNS = 5, 20  # the paper reports the mean of the best 5 of 20
-_BEST = "* *best 5 of 20*: mean of the best 5 of 20 runs, chosen on the test set, as in the paper."
 
 
 def read_results(table: Table, make: Make, datasets: Sequence[str], folder: Path) -> dict[str, Result]:
@@ -28,84 +23,6 @@ def read_results(table: Table, make: Make, datasets: Sequence[str], folder: Path
     found = (table.find(make, path.stem, datasets) for path in sorted(folder.glob("*.json")))
     read = ((each, each.read(folder)) for each in found if each is not None)
     return {each.key: Result(each, record) for each, record in read if record is not None}
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The finished runs of a setting on a data set; lower is better for every metric.
-
-    Attributes:
-        dataset: Name of the data set.
-        setting: The setting.
-        paper: The published value: the mean of the best 5 of 20 runs on the test set.
-        best_5: The same of our runs with seeds 0 to 19; None if some are missing.
-        values: Of the runs that did not fail, by metric, in ascending order.
-        n_runs: Number of finished runs.
-        seconds: Median wall time of a training.
-        cpu_seconds: Median CPU time of a training.
-    """
-
-    dataset: str
-    setting: Setting
-    paper: float | None
-    best_5: float | None
-    values: dict[str, tuple[float, ...]]
-    n_runs: int
-    seconds: float | None
-    cpu_seconds: float | None
-
-    @property
-    def n_failures(self) -> int:
-        """Number of runs without a value of the paper's metric."""
-        return self.n_runs - len(self.values[PAPER_METRIC])
-
-    def median(self, metric: str) -> float | None:
-        """Median of the runs that did not fail."""
-        return _of(statistics.median, self.values[metric])
-
-    def worst(self, metric: str) -> float | None:
-        """Worst of the runs that did not fail."""
-        return _of(max, self.values[metric])
-
-
-def summarize(table: Table, results: Sequence[Result]) -> list[Summary]:
-    """Summaries by data set and setting, in the order of the table."""
-    groups: dict[tuple[str, str], list[Result]] = {}
-    for result in results:
-        groups.setdefault((result.experiment.source.name, result.experiment.setting.name), []).append(result)
-    return [
-        _summary(table, groups[dataset, setting.name])
-        for dataset in table.datasets
-        for setting in table.settings.values()
-        if (dataset, setting.name) in groups
-    ]
-
-
-def _summary(table: Table, results: list[Result]) -> Summary:
-    source, setting = results[0].experiment.source, results[0].experiment.setting
-    good = [record for _, record in results if record.get(PAPER_METRIC) is not None]
-    of_20 = [record.get(PAPER_METRIC) for experiment, record in results if experiment.seed < _N_RUNS]
-    best = sorted(value for value in of_20 if value is not None)[:_N_BEST] if len(of_20) == _N_RUNS else []
-    return Summary(
-        dataset=source.name,
-        setting=setting,
-        paper=setting.published.get(source.name) if source.is_published else None,
-        best_5=_of(statistics.mean, best),
-        values={metric.name: _ascending(metric.name, good) for metric in table.metrics},
-        n_runs=len(results),
-        seconds=_of(statistics.median, [record["seconds"] for record in good]),
-        cpu_seconds=_of(statistics.median, [record["cpu_seconds"] for record in good]),
-    )
-
-
-def _ascending(metric: str, records: list[dict[str, Any]]) -> tuple[float, ...]:
-    # A record has None for a value that is not finite, the worst there is; some metrics do not apply.
-    values = [record[metric] for record in records if metric in record]
-    return tuple(sorted(math.inf if value is None else value for value in values))
-
-
-def _of(statistic: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:
-    return statistic(values) if values else None
 
 
 def write_report(
@@ -121,7 +38,7 @@ def write_report(
 
 
 def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summary], command: str) -> str:
-    """The report with one Markdown table for each data set."""
+    """The report: the table in the paper's layout, then one with all metrics for each data set."""
     sources = {result.experiment.source.name: result.experiment.source for result in results}
     versions = {f"{name} {v}" for _, record in results for name, v in record["versions"].items()}
     lines = [
@@ -129,9 +46,10 @@ def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summar
         "",
         f"Made by `{command}`; the tables below list the settings and their numbers of runs.",
         "",
+        *paper_layout.markdown(table, summaries),
+        "",
         *(f"* {name}: {sources[name].description}." for name in table.datasets if name in sources),
-        *([_BEST] if any(summary.best_5 is not None for summary in summaries) else []),
-        "* *median (worst)*: of the runs that did not fail.",
+        *_explained(summaries),
         *table.notes,
         "* *CPU seconds*: median CPU time of a training, one thread.",
         f"* *versions*: {', '.join(sorted(versions))}.",
@@ -142,36 +60,53 @@ def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summar
     return "\n".join([*lines, ""])
 
 
+def _explained(summaries: Sequence[Summary]) -> list[str]:
+    # What the numbers are of.
+    runs = {summary.reported_runs for summary in summaries}
+    is_compared = any(summary.paper is not None and summary.paper.std is not None for summary in summaries)
+    return [
+        *([f"* *{BEST_5}*: of the runs, chosen on the test set, as in the paper."] if BEST_5 in runs else []),
+        *(["* *mean ± std of N runs*: of all runs; none is selected."] if runs - {BEST_5} else []),
+        "* *±*: the sample standard deviation (n - 1)."
+        + (" The paper does not say how it computes its own." if is_compared else ""),
+        "* *median (worst)*: of the runs that did not fail.",
+    ]
+
+
 def _lines(table: Table, summaries: Sequence[Summary]) -> list[str]:
     metrics = [m for m in table.metrics if any(summary.values[m.name] for summary in summaries)]
-    titles = [f"{metric.title}: median (worst)" for metric in metrics]
-    header = ("method", "setting", "paper, best 5 of 20", "best 5 of 20", *titles, "failed", "CPU seconds")
-    rows = [header, *(_cells(summary, metrics) for summary in summaries)]
-    # A column without any value is left out.
-    filled = [column for column in zip(*rows, strict=True) if any(column[1:])]
-    columns = [[text.ljust(max(map(len, column))) for text in column] for column in filled]
-    lines = ["| " + " | ".join(row) + " |" for row in zip(*columns, strict=True)]
-    rule = "| " + " | ".join("-" * len(column[0]) for column in columns) + " |"
-    return [lines[0], rule, *lines[1:]]
+    runs = dict.fromkeys(summary.reported_runs for summary in summaries if summary.reported is not None)
+    header = (
+        "method",
+        "setting",
+        paper_layout.title_of_paper(summaries),
+        *map(paper_layout.title, runs),
+        *(f"{metric.title}: median (worst)" for metric in metrics),
+        "failed",
+        "CPU seconds",
+    )
+    return markdown_tables.filled(
+        header, [_cells(table, summary, metrics, list(runs)) for summary in summaries]
+    )
 
 
-def _cells(summary: Summary, metrics: Sequence[Metric]) -> tuple[str, ...]:
-    def text(value: float | None, form: str) -> str:
-        return "" if value is None else format(value, form)
-
+def _cells(table: Table, summary: Summary, metrics: Sequence[Metric], runs: Sequence[str]) -> list[str]:
     def spread(metric: Metric) -> str:
         median, worst = summary.median(metric.name), summary.worst(metric.name)
         return "" if median is None else f"{median:.{metric.digits}f} ({worst:.{metric.digits}f})"
 
-    return (
+    reported = summary.reported
+    own = "" if reported is None else reported.text(table.metrics[0].digits)
+    return [
         summary.setting.group,
         summary.setting.label,
-        text(summary.paper, "g"),
-        text(summary.best_5, f".{metrics[0].digits}f" if metrics else ""),
+        "" if summary.paper is None else summary.paper.text(table.digits[summary.dataset]),
+        # Each kind of mean has a column of its own.
+        *(own if title == summary.reported_runs else "" for title in runs),
         *map(spread, metrics),
         f"{summary.n_failures} of {summary.n_runs}",
-        text(summary.cpu_seconds, ".0f"),
-    )
+        "" if summary.cpu_seconds is None else f"{summary.cpu_seconds:.0f}",
+    ]
 
 
 def _as_row(summary: Summary) -> dict[str, Any]:
@@ -183,14 +118,20 @@ def _as_row(summary: Summary) -> dict[str, Any]:
         "setting": summary.setting.name,
         "group": summary.setting.group,
         "label": summary.setting.label,
-        "paper": summary.paper,
-        "best_5": summary.best_5,
+        **_mean_and_std("paper", summary.paper),
+        **_mean_and_std("best_5_of_20", summary.best_5),
+        **_mean_and_std("all_runs", summary.all_runs),
         **spreads,
         "runs": summary.n_runs,
         "failures": summary.n_failures,
         "seconds": summary.seconds,
         "cpu_seconds": summary.cpu_seconds,
     }
+
+
+def _mean_and_std(name: str, value: MeanStd | None) -> dict[str, float | None]:
+    mean, std = (None, None) if value is None else (value.mean, value.std)
+    return {f"{name}_mean": mean, f"{name}_std": std}
 
 
 def runs_csv(table: Table, results: Sequence[Result]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ebreg.experiments.mean_std import MeanStd
 from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import Networks
@@ -23,7 +24,8 @@ class Setting:
         sigmas: Standard deviations of the hand-set noise, for the fixed methods.
         shares_backbone: Whether a teacher and its student share one backbone, trained by both losses.
         n_runs: Number of trainings, each with its own seed.
-        published: The paper's values by data set.
+        published: The paper's values by data set: of the best 5 of 20 runs on the test set.
+        datasets: Names of the data sets on which it is trained; None: all of its table.
     """
 
     name: str
@@ -34,7 +36,8 @@ class Setting:
     sigmas: tuple[float, float] | None = None
     shares_backbone: bool = False
     n_runs: int = 20
-    published: dict[str, float] = field(default_factory=dict)
+    published: dict[str, MeanStd] = field(default_factory=dict)
+    datasets: tuple[str, ...] | None = None
 
     @property
     def label(self) -> str:
@@ -47,6 +50,10 @@ class Setting:
     def varied(self) -> float:
         """The number that is varied in its group: sigma1, or K."""
         return self.n_components if self.sigmas is None else self.sigmas[0]
+
+    def applies_to(self, dataset: str) -> bool:
+        """Whether it is trained on a data set."""
+        return self.datasets is None or dataset in self.datasets
 
     def as_json(self) -> dict[str, Any]:
         """What a result depends on, as JSON reads it back."""

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ebreg._utils import checks
+from ebreg.experiments import published
 from ebreg.experiments.experiment import Experiment
+from ebreg.experiments.mean_std import MeanStd
 from ebreg.experiments.records import PAPER_METRIC
 from ebreg.experiments.settings import Setting
 
@@ -32,7 +34,10 @@ class Table:
         settings: Its rows by name.
         datasets: What the paper measures on each data set, by the name of the set.
         metrics: What is reported of each run; the first is the paper's.
-        notes: Lines of the report that explain the metrics.
+        notes: Lines of the report that explain the metrics and the settings.
+        columns: Names of the settings that are its columns in the paper, in that order, and others to compare
+            with them.
+        digits: Decimals of the paper's values, by data set.
     """
 
     name: str
@@ -41,6 +46,8 @@ class Table:
     datasets: Mapping[str, str]
     metrics: tuple[Metric, ...]
     notes: tuple[str, ...]
+    columns: tuple[str, ...]
+    digits: Mapping[str, int]
 
     @property
     def groups(self) -> dict[str, tuple[str, ...]]:
@@ -50,6 +57,10 @@ class Table:
             "paper": tuple(name for name, setting in self.settings.items() if setting.published),
             "beyond": tuple(name for name, setting in self.settings.items() if not setting.published),
         }
+
+    def known(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that are of a setting of this table, or of a group."""
+        return [name for name in names if name in self.groups or name in self.settings]
 
     def select(self, names: Iterable[str]) -> list[Setting]:
         """Settings by their names or those of groups, each once, in the order of the table."""
@@ -68,7 +79,11 @@ class Table:
     ) -> list[Experiment]:
         """The experiments of settings, or groups of them, on data sets (None: all); ``n_runs`` of each.
 
-        They are ordered by seed, so that an unfinished table is even.
+        They are ordered by seed, so that an unfinished table is even. A setting is left out on data sets that
+        it does not apply to.
+
+        Raises:
+            ValueError: If a name is unknown, or none of the settings applies to any of the data sets.
         """
         if n_runs is not None:
             checks.at_least("runs", n_runs, 1)
@@ -76,13 +91,18 @@ class Table:
         for dataset in datasets:
             checks.one_of("a data set", dataset, self.datasets)
         chosen = self.select(settings)
-        wanted = {setting.name: n_runs or setting.n_runs for setting in chosen}
+        pairs = [(setting, name) for name in datasets for setting in chosen if setting.applies_to(name)]
+        if chosen and datasets and not pairs:
+            tasks = dict.fromkeys(name for setting in chosen for name in setting.datasets or ())
+            raise ValueError(
+                f"{', '.join(setting.name for setting in chosen)}: trained on {', '.join(tasks)} alone, as "
+                f"in the paper, and not on {', '.join(datasets)}; choose other settings"
+            )
         return [
             make(setting, dataset, seed)
-            for seed in range(max(wanted.values(), default=0))
-            for dataset in datasets
-            for setting in chosen
-            if seed < wanted[setting.name]
+            for seed in range(max((n_runs or setting.n_runs for setting, _ in pairs), default=0))
+            for setting, dataset in pairs
+            if seed < (n_runs or setting.n_runs)
         ]
 
     def find(self, make: Make, key: str, datasets: Sequence[str]) -> Experiment | None:
@@ -99,10 +119,10 @@ def _by_name(*settings: Setting) -> dict[str, Setting]:
     return {setting.name: setting for setting in settings}
 
 
-def _one_d(name: str, group: str, method: str, *published: float, **fields: Any) -> Setting:
+def _one_d(name: str, group: str, method: str, *means: float, **fields: Any) -> Setting:
     # A setting of Table 1; those that the paper does not report are trained five times.
-    n_runs = 20 if published else 5
-    by_name = dict(zip(("gustafsson", "brando"), published, strict=False))
+    n_runs = 20 if means else 5
+    by_name = dict(zip(("gustafsson", "brando"), map(MeanStd, means), strict=False))
     return Setting(name, group, method, **{"n_runs": n_runs, "published": by_name, **fields})
 
 
@@ -142,24 +162,11 @@ TABLE1 = Table(
         "  huge where f grows beyond the grid: such a model is not a density, which the grid hides.",
         "* NCE and MLE train a proposal too, which they need for predictions.",
     ),
+    (*(f"nce-{sigma:g}" for sigma in _NCE_1D), *(f"ours-{K}" for K in _OURS_1D)),
+    {"gustafsson": 3, "brando": 2},
 )
 
 
-# The noise of NCE that the paper tries on each task, and its NLL; then that of the proposed method.
-_NOISE: dict[str, dict[tuple[float, float], float]] = {
-    "steering": {(0.1, 20): 1.59, (1, 20): 1.51, (2, 20): 1.56, (1, 10): 2.03, (1, 40): 1.39},
-    "cells": {(0.1, 40): 2.71, (1, 40): 2.64, (2, 40): 2.65, (1, 20): 3.12, (1, 80): 2.70},
-    "age": {(0.01, 20): 4.18, (0.1, 20): 3.81, (1, 20): 4.13, (0.1, 10): 3.97, (0.1, 40): 4.47},
-    "head-pose": {(0.1, 20): 13.68, (1, 20): 10.99, (2, 20): 10.85, (1, 10): 10.73, (1, 40): 11.20},
-}
-_OURS = {"steering": 1.58, "cells": 2.66, "age": 4.30, "head-pose": 9.51}
-# Mixtures by their log-likelihood and with a teacher, by K.
-_MIXTURES: dict[str, dict[int, tuple[float, float]]] = {
-    "steering": {4: (1.45, 1.00), 8: (1.25, 1.01)},
-    "cells": {4: (2.80, 2.80), 8: (2.90, 2.75)},
-    "age": {4: (4.88, 3.57), 8: (4.71, 3.65)},
-    "head-pose": {4: (11.02, 8.69), 8: (10.68, 8.79), 16: (10.71, 8.77)},
-}
 _IMAGE_METRICS = (
     Metric(PAPER_METRIC, "NLL on the paper's grid"),
     Metric("predictive", "NLL"),
@@ -178,53 +185,81 @@ _IMAGE_NOTES = (
 )
 
 
-def _mixtures(K: int) -> list[Setting]:
-    alone, taught = (
-        {task: values[K][i] for task, values in _MIXTURES.items() if K in values} for i in (0, 1)
-    )
-    teacher = Setting(f"mdn-teacher-{K}", "MDN + teacher", "mdn-teacher", n_components=K, published=taught)
-    return [
-        Setting(f"mdn-{K}", "MDN", "mdn-nll", n_components=K, published=alone),
-        teacher,
-        # The paper leaves it for future work.
+def _mixtures(*sizes: int) -> list[Setting]:
+    # By method, then by K, as in the paper's Table 6; a K is trained on the tasks where the paper reports it.
+    alone = [
+        Setting(
+            f"mdn-{K}",
+            "MDN",
+            "mdn-nll",
+            n_components=K,
+            published=published.ALONE[K],
+            datasets=tuple(published.ALONE[K]),
+        )
+        for K in sizes
+    ]
+    taught = [
         replace(
-            teacher,
-            name=f"mdn-shared-teacher-{K}",
+            setting,
+            name=f"mdn-teacher-{setting.n_components}",
+            group="MDN + teacher",
+            method="mdn-teacher",
+            published=published.TAUGHT[setting.n_components],
+        )
+        for setting in alone
+    ]
+    shared = [  # the paper leaves it for future work
+        replace(
+            setting,
+            name=f"mdn-shared-teacher-{setting.n_components}",
             group="MDN + shared teacher",
             shares_backbone=True,
             n_runs=5,
             published={},
-        ),
+        )
+        for setting in taught
     ]
+    return [*alone, *taught, *shared]
 
 
 def _image_table(number: int, task: str, title: str) -> Table:
-    noise = [
-        Setting("nce-{:g}-{:g}".format(*sigmas), "NCE", "fixed-nce", sigmas=sigmas, published={task: nll})
-        for sigmas, nll in _NOISE[task].items()
+    paper = [
+        *(
+            Setting("nce-{:g}-{:g}".format(*sigmas), "NCE", "fixed-nce", sigmas=sigmas, published={task: nll})
+            for sigmas, nll in published.NOISE[task].items()
+        ),
+        Setting("ours-4", "Ours", "joint-nce", published={task: published.OURS[task]}),
     ]
     return Table(
         f"table{number}",
         f"Table {number}: {title}",
         _by_name(
-            *noise,
-            Setting("ours-4", "Ours", "joint-nce", published={task: _OURS[task]}),
+            *paper,
             # All methods on one data set.
             *(replace(setting, published={}, n_runs=5) for setting in _mixtures(4)),
         ),
         {task: "NLL of the test images"},
         _IMAGE_METRICS,
         _IMAGE_NOTES,
+        tuple(setting.name for setting in paper),
+        {task: 2},
     )
 
 
+_MIXTURES = _by_name(*_mixtures(4, 8, 16))
 TABLE6 = Table(
     "table6",
     "Table 6: mixtures with and without an energy-based teacher",
-    _by_name(*(setting for K in (4, 8, 16) for setting in _mixtures(K))),
-    dict.fromkeys(_MIXTURES, "NLL of the test images"),
+    _MIXTURES,
+    dict.fromkeys(published.OURS, "NLL of the test images"),
     _IMAGE_METRICS,
-    _IMAGE_NOTES,
+    (
+        "* *MDN* and *MDN + teacher* are *NLL* and *Ours* in the paper. *MDN + shared teacher*, where",
+        "  teacher and student have one backbone, is beyond the paper.",
+        *_IMAGE_NOTES,
+    ),
+    tuple(_MIXTURES),
+    dict.fromkeys(published.OURS, 2),
 )
 
 TABLES: dict[str, Table] = {
@@ -238,3 +273,4 @@ TABLES: dict[str, Table] = {
         TABLE6,
     )
 }
+IMAGE_TABLES = tuple(table for table in TABLES.values() if table is not TABLE1)

@@ -13,11 +13,11 @@ from ebreg.units import Bounds
 
 @dataclass(frozen=True)
 class Networks:
-    """Networks of one model: the backbone, and the energy head and the mixture head on its features."""
+    """Networks of one model: the backbone, and on its features the energy head and the head that gives q."""
 
     backbone: nn.Module
-    energy: EnergyHead
-    mixture: MixtureHead
+    energy: nn.Module
+    mixture: nn.Module
 
 
 def paper_1d(n_components: int = 4) -> Networks:

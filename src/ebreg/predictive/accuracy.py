@@ -4,13 +4,15 @@ from dataclasses import dataclass
 
 from ebreg._utils import checks
 
+# Quadrature is for one target; with several, the default is adaptive importance sampling.
+ENGINES = ("quadrature", "importance")
 _FEWEST_NODES = 16
 _FEWEST_DRAWS_A_REPLICATE = 16
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Settings of quadrature (one target) and of importance sampling (several targets).
+    """How a predictive distribution is computed, and how accurately.
 
     The stated errors hold from about 64 nodes or 512 draws on. With fewer, they can be too small, and rows
     are not refined: use fewer only to compare models quickly.
@@ -18,13 +20,17 @@ class Accuracy:
     Attributes:
         n_nodes: Nodes that every row starts with, tails apart. One target.
         max_nodes: Most nodes of a row that needs more; None: 16 times ``n_nodes``.
-        n_draws: Draws that every row starts with, at least 16 for each replicate. Several targets.
+        n_draws: Draws that every row starts with, at least 16 for each replicate. Several targets, or the
+            engine "importance".
         max_draws: Most draws of a row that needs more; None: 16 times ``n_draws``. A row that gets a fitted
             mixture also takes three rounds of at least 1,024 draws for the fit.
         tolerance: A row gets more nodes until the error of its log Z is at most this.
         n_replicates: Independently scrambled sets of draws, whose spread is the error of log Z.
         n_diagnostic_draws: Draws of the proposal for its effective sample size. One target.
-        seed: Of the scrambling.
+        seed: Of the scrambling, or of the draws.
+        engine: "quadrature" for one target; with several, adaptive importance sampling takes its place.
+            "importance" for the paper's estimator, with any number of targets: ``n_draws`` independent draws
+            of the proposal, at least 16, and nothing else.
     """
 
     n_nodes: int = 128
@@ -35,11 +41,14 @@ class Accuracy:
     n_replicates: int = 8
     n_diagnostic_draws: int = 512
     seed: int = 0
+    engine: str = "quadrature"
 
     def __post_init__(self) -> None:
+        checks.one_of("engine", self.engine, ENGINES)
         checks.at_least("n_nodes", self.n_nodes, _FEWEST_NODES)
         checks.at_least("n_replicates", self.n_replicates, 2)
-        checks.at_least("n_draws", self.n_draws, _FEWEST_DRAWS_A_REPLICATE * self.n_replicates)
+        replicates = 1 if self.engine == "importance" else self.n_replicates
+        checks.at_least("n_draws", self.n_draws, _FEWEST_DRAWS_A_REPLICATE * replicates)
         checks.at_least("n_diagnostic_draws", self.n_diagnostic_draws, 1)
         checks.positive("tolerance", self.tolerance)
         checks.seed(self.seed, bits=31)

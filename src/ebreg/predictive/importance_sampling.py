@@ -8,10 +8,10 @@ from torch import Tensor
 from ebreg import importance, objectives, sampling
 from ebreg.distributions import FullMixture
 from ebreg.predictive.accuracy import Accuracy
+from ebreg.predictive.adaptive_draws import AdaptiveDraws
 from ebreg.predictive.fitted_mixture import fit_mixture
 from ebreg.predictive.source import Source
 from ebreg.predictive.unnormalized import Unnormalized
-from ebreg.predictive.weighted_draws import WeightedDraws
 
 # A row gets other draws until their effective number is this, and this share of them: those of the proposal
 # must nearly be draws of p, since what they do not reach does not show in their weights; those of a mixture
@@ -24,7 +24,7 @@ _ROUNDS, _FEWEST_TO_FIT = 3, 1024
 
 
 @torch.no_grad()
-def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> WeightedDraws:
+def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> AdaptiveDraws:
     """p(y | x) of several targets: self-normalised importance sampling, in the user's units.
 
     The draws are scrambled Sobol points pushed through the proposal, in a few independent replicates whose
@@ -99,25 +99,20 @@ def _fit(target: Unnormalized, part: _Part, accuracy: Accuracy) -> FullMixture:
     return fitted
 
 
-def _joined(parts: list[tuple[Tensor, _Part]], target: Unnormalized) -> WeightedDraws:
+def _joined(parts: list[tuple[Tensor, _Part]], target: Unnormalized) -> AdaptiveDraws:
     # All rows in their order and in the user's units, those with fewer draws padded.
     order = torch.cat([rows for rows, _ in parts]).argsort()
     first, *others = [_in_units(part, target[rows]) for rows, part in parts]
     return first.joined(others)[order] if others else first
 
 
-def _in_units(part: _Part, target: Unnormalized) -> WeightedDraws:
-    log_partition = objectives.log_partition(part.f, part.log_q) + target.log_scale
-    return WeightedDraws(
-        draws=target.to_units(part.draws),
-        log_weights=importance.log_weights(part.f, part.log_q),
-        log_density=part.f - log_partition,
-        n_draws=torch.full_like(log_partition, len(part.f), dtype=torch.long),
-        log_partition=log_partition,
-        log_partition_error=importance.replicate_error(part.log_z),
-        effective_sample_size=importance.effective_sample_size(part.f, part.log_q),
-        proposal=target.proposal_in_units,
-        target=target,
+def _in_units(part: _Part, target: Unnormalized) -> AdaptiveDraws:
+    return AdaptiveDraws.of(
+        target,
+        part.draws,
+        part.f,
+        part.log_q,
+        importance.replicate_error(part.log_z),
         fitted=part.fitted,
-        is_fitted=torch.full_like(log_partition, part.fitted is not None, dtype=torch.bool),
+        is_fitted=torch.full((len(target),), part.fitted is not None, device=target.h.device),
     )

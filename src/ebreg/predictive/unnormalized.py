@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ebreg.errors import UndefinedError
 from ebreg.units import Bounds, Standardizer, Tail
 
 
@@ -52,7 +53,13 @@ class Unnormalized:
 
     def energy(self, y: Tensor) -> Tensor:
         """F at targets (M, B, D) in standard units, shape (M, B), float64."""
-        return self.f(self.h, y).double()
+        f = self.f(self.h, y).double()
+        if not (f < torch.inf).all():  # NaN included
+            raise UndefinedError(
+                "energy is NaN or infinite for some targets: its weights are not finite, or it overflows; "
+                "train again with a lower learning rate, or return finite values"
+            )
+        return f
 
     @property
     def proposal_in_units(self) -> Any:

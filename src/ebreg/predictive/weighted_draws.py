@@ -1,31 +1,34 @@
-"""WeightedDraws: p(y | x) of several targets as data, draws and log weights."""
+"""WeightedDraws: p(y | x) as data, draws and log weights."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from ebreg import importance, sampling
+from ebreg import importance, objectives
 from ebreg._utils import checks
 from ebreg._utils.row_index import row_index
-from ebreg.distributions import FullMixture, Modes, Region, check_levels, quantiles
+from ebreg.distributions import Modes, Region, check_levels, quantiles
 from ebreg.distributions.ascent import modes_by_ascent
-from ebreg.predictive.source import Source
 from ebreg.predictive.unnormalized import Unnormalized
 
 _UNRELIABLE_SIZE, _UNRELIABLE_ERROR = 100, 0.1
 # Draws that climb to the modes.
 _N_CLIMBERS = 128
+# Of the distance between two draws, to find the end of an interval between them.
+_HALVINGS = 30
+# Arguments with one value for each row.
+_BY_ROW = ("n_draws", "log_partition", "log_partition_error", "effective_sample_size")
 
 
 class WeightedDraws:
-    """p(y | x) for B rows of several targets: weighted draws, with their diagnostics.
+    """p(y | x) for B rows: weighted draws, with their diagnostics (Eq. 7).
 
     Every verb is a weighted sum over the draws. Only what draws cannot say evaluates the energy: the density
-    at other targets (``log_prob``, ``modes``, ``contains`` of a region), and fresh draws for ``sample``.
+    at other targets (``log_prob``, ``modes``, ``contains`` of a region).
 
     Args:
         draws: In the user's units, shape (M, B, D). Rows are padded by draws of weight 0.
@@ -33,12 +36,10 @@ class WeightedDraws:
         log_density: Of the draws, normalised, shape (M, B).
         n_draws: Draws of each row without padding, shape (B,).
         log_partition: Log of the normaliser Z(x), shape (B,).
-        log_partition_error: Its standard error, from replicates, shape (B,).
+        log_partition_error: Its standard error, shape (B,).
         effective_sample_size: Of the draws in use, shape (B,).
         proposal: In the user's units.
         target: The energy and the proposal of the rows.
-        fitted: The mixtures that the draws of some rows come from; None: of no row.
-        is_fitted: Which rows those are, shape (B,).
     """
 
     def __init__(
@@ -52,8 +53,6 @@ class WeightedDraws:
         effective_sample_size: Tensor,
         proposal: Any,
         target: Unnormalized,
-        fitted: FullMixture | None,
-        is_fitted: Tensor,
     ):
         self.draws, self.log_weights, self.log_density = draws, log_weights, log_density
         self.weights = log_weights.exp()  # Eq. (7)
@@ -62,7 +61,25 @@ class WeightedDraws:
         self.effective_sample_size = effective_sample_size
         self.proposal = proposal
         self.target = target
-        self.fitted, self.is_fitted = fitted, is_fitted
+
+    @classmethod
+    def of(
+        cls, target: Unnormalized, draws: Tensor, f: Tensor, log_q: Tensor, error: Tensor, **others: Any
+    ) -> Self:
+        """From draws (M, B, D) in standard units, with f and log q there, (M, B), and the error of log Z."""
+        log_partition = objectives.log_partition(f, log_q) + target.log_scale
+        return cls(
+            draws=target.to_units(draws),
+            log_weights=importance.log_weights(f, log_q),
+            log_density=f - log_partition,
+            n_draws=torch.full_like(log_partition, len(f), dtype=torch.long),
+            log_partition=log_partition,
+            log_partition_error=error,
+            effective_sample_size=importance.effective_sample_size(f, log_q),
+            proposal=target.proposal_in_units,
+            target=target,
+            **others,
+        )
 
     def __len__(self) -> int:
         return len(self.target)
@@ -138,14 +155,11 @@ class WeightedDraws:
         return importance.expectation(fn(self.draws), self.weights)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Resampled from fresh draws, with ten times the effective sample size asked for. Shape (n, B, D)."""
+        """Resampled from the draws by their weights, with replacement: they repeat. Shape (n, B, D)."""
         n = checks.at_least("n", n, 0)
-        samples = self.draws.new_empty(n, *self.draws.shape[1:])
-        for rows, source in self._sources():
-            share = (self.effective_sample_size[rows] / self.n_draws[rows]).clamp_min(1e-3).min().item()
-            fresh = _resampled(source, n, math.ceil(10 * n / share), generator)
-            samples[:, rows] = self.target.to_units(fresh)
-        return samples
+        if not n or not len(self):
+            return self.draws.new_empty(n, *self.draws.shape[1:])
+        return importance.resample(self.draws, self.weights, n, generator)
 
     def modes(self) -> Modes:
         """Local maxima, with the share of 128 equally weighted draws that climb to each."""
@@ -156,46 +170,70 @@ class WeightedDraws:
     def highest_density_region(self, mass: float) -> Region:
         """Where the density is above the threshold that holds ``mass``."""
         mass = checks.fraction("mass", mass)
-        return Region(mass, importance.quantile(self.log_density, self.weights, 1 - mass), self.log_prob)
+        threshold = importance.quantile(self.log_density, self.weights, 1 - mass)
+        intervals = self._intervals(threshold) if self.draws.shape[-1] == 1 else None
+        return Region(mass, threshold, self.log_prob, intervals)
 
-    def __getitem__(self, rows: Any) -> "WeightedDraws":
+    def __getitem__(self, rows: Any) -> Self:
         """Some of the rows: a number, a slice, row numbers or a mask."""
-        rows = row_index(rows)
-        return WeightedDraws(
-            self.draws[:, rows],
-            self.log_weights[:, rows],
-            self.log_density[:, rows],
-            self.n_draws[rows],
-            self.log_partition[rows],
-            self.log_partition_error[rows],
-            self.effective_sample_size[rows],
-            self.proposal[rows],
-            self.target[rows],
-            None if self.fitted is None else self.fitted[rows],
-            self.is_fitted[rows],
-        )
+        return type(self)(**self._selected(row_index(rows)))
 
-    def joined(self, others: Sequence["WeightedDraws"]) -> "WeightedDraws":
+    def joined(self, others: Sequence["WeightedDraws"]) -> Self:
         """These rows and, below them, those of others."""
-        parts = [self, *others]
+        return type(self)(**self._together([self, *others]))
+
+    def _selected(self, rows: Any) -> dict[str, Any]:
+        # The arguments of some of the rows.
+        return {
+            **{name: getattr(self, name)[:, rows] for name in ("draws", "log_weights", "log_density")},
+            **{name: getattr(self, name)[rows] for name in (*_BY_ROW, "proposal", "target")},
+        }
+
+    def _together(self, parts: Sequence[Any]) -> dict[str, Any]:
+        # The arguments of all parts below each other.
         M = max(len(part.draws) for part in parts)
+        return {
+            "draws": torch.cat([_repeat_last(part.draws, M) for part in parts], dim=1),
+            **{
+                name: torch.cat([_without_weight(getattr(part, name), M) for part in parts], dim=1)
+                for name in ("log_weights", "log_density")
+            },
+            **{name: torch.cat([getattr(part, name) for part in parts]) for name in _BY_ROW},
+            **{
+                name: getattr(parts[0], name).joined([getattr(part, name) for part in parts[1:]])
+                for name in ("proposal", "target")
+            },
+        }
 
-        def rows(name: str) -> Tensor:
-            return torch.cat([getattr(part, name) for part in parts])
-
-        return WeightedDraws(
-            torch.cat([_repeat_last(part.draws, M) for part in parts], dim=1),
-            torch.cat([_without_weight(part.log_weights, M) for part in parts], dim=1),
-            torch.cat([_without_weight(part.log_density, M) for part in parts], dim=1),
-            rows("n_draws"),
-            rows("log_partition"),
-            rows("log_partition_error"),
-            rows("effective_sample_size"),
-            self.proposal.joined([other.proposal for other in others]),
-            self.target.joined([other.target for other in others]),
-            joined_mixtures([(len(part), part.fitted) for part in parts]),
-            rows("is_fitted"),
+    def _intervals(self, log_threshold: Tensor) -> tuple[Tensor, ...]:
+        # Of one target: around neighbouring draws above the threshold, to where the density falls below it.
+        order = self.draws[..., 0].argsort(dim=0)
+        y = self.draws[..., 0].gather(0, order).T  # (B, M)
+        inside = (self.log_density.gather(0, order) >= log_threshold).T
+        inside &= self.weights.gather(0, order).T > 0  # not the padding
+        edges = torch.nn.functional.pad(inside, (1, 1))
+        before, after = torch.cat([y[:, :1], y[:, :-1]], dim=1), torch.cat([y[:, 1:], y[:, -1:]], dim=1)
+        ends = (
+            self._crossings(inside & ~edges[:, :-2], y, before, log_threshold),
+            self._crossings(inside & ~edges[:, 2:], y, after, log_threshold),
         )
+        return tuple(torch.stack(pair, dim=1) for pair in zip(*ends, strict=True))
+
+    def _crossings(self, ends: Tensor, y: Tensor, beyond: Tensor, log_threshold: Tensor) -> list[Tensor]:
+        # Where the density crosses the threshold, between an end, (B, M), and the draw beyond it: bisection.
+        counts = ends.sum(dim=1).tolist()
+        rows = [
+            torch.nn.functional.pad(torch.stack([inner[end], outer[end]]), (0, max(counts, default=0) - n))
+            for inner, outer, end, n in zip(y, beyond, ends, counts, strict=True)
+        ]
+        if not rows:
+            return []
+        low, high = torch.stack(rows, dim=-1)  # (E, B) each
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            above = self.log_prob(middle[..., None]) >= log_threshold
+            low, high = torch.where(above, middle, low), torch.where(above, high, middle)
+        return [row[:n] for row, n in zip(low.T, counts, strict=True)]
 
     def _log_density(self, z: Tensor) -> Tensor:
         # In the user's units, at targets (n, B, D) in standard units.
@@ -217,16 +255,6 @@ class WeightedDraws:
         B, D = self.draws.shape[1:]
         checks.shape("y", y, (*["..."] * (y.dim() - 2), B, D))
         return y.reshape(math.prod(y.shape[:-2]), B, D).to(self.draws)
-
-    def _sources(self) -> list[tuple[Tensor, Source]]:
-        # Rows with where their draws come from; groups without rows are left out.
-        groups = []
-        for fitted in (False, True):
-            rows = (self.is_fitted == fitted).nonzero()[:, 0]
-            if len(rows):
-                mixture = self.fitted[rows] if fitted and self.fitted is not None else None
-                groups.append((rows, Source(self.target[rows], mixture)))
-        return groups
 
     def _equally_weighted(self, n: int) -> Tensor:
         # Draws that divide the mass evenly along the first target, (n, B, D): every sixteenth point of a
@@ -254,40 +282,3 @@ def _without_weight(log_values: Tensor, M: int) -> Tensor:
     return torch.cat(
         [log_values, log_values.new_full((M - len(log_values), log_values.shape[1]), -torch.inf)]
     )
-
-
-def joined_mixtures(parts: Sequence[tuple[int, FullMixture | None]]) -> FullMixture | None:
-    """Mixtures of rows below each other; rows without one get any, None where no row has one."""
-    known = [mixture for _, mixture in parts if mixture is not None and len(mixture)]
-    if not known:
-        return None
-    filled = [known[0][[0] * n] if mixture is None else mixture for n, mixture in parts]
-    return FullMixture(
-        *(torch.cat([getattr(part, name) for part in filled]) for name in ("logits", "means", "cholesky"))
-    )
-
-
-@torch.no_grad()
-def _resampled(source: Source, n: int, pool: int, generator: torch.Generator | None) -> Tensor:
-    """Samples (n, B, D) of p, in standard units, from a pool of fresh draws.
-
-    In pieces: with the probability that is a piece's share of the weight so far, a sample moves on to it. The
-    result is that of one pool, at the memory of one piece.
-    """
-    B, D = len(source.target), source.target.n_targets
-    kept = source.target.y_units.scale.new_empty(n, B, D)
-    log_total = kept.new_full((B,), -torch.inf)
-    for size in _pieces(pool, at_most=max(1024, 2**20 // B)):
-        draws, f, log_q = source.weighted(sampling.independent(size, B, D, generator))
-        picked = importance.resample(draws, importance.normalized_weights(f, log_q), n, generator)
-        log_piece = torch.logsumexp(f - log_q, dim=0)
-        log_total = torch.logaddexp(log_total, log_piece)
-        coin = sampling.independent(n, B, 1, generator).to(kept)
-        kept = torch.where(coin < (log_piece - log_total).exp()[:, None], picked, kept)
-    return kept
-
-
-def _pieces(total: int, at_most: int) -> list[int]:
-    # Of about one size: a last piece of one draw could not have every part of the source in it.
-    n = math.ceil(total / at_most)
-    return [total // n + (i < total % n) for i in range(n)]

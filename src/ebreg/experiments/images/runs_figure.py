@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ebreg.experiments.records import PAPER_METRIC
-from ebreg.experiments.report import Summary
+from ebreg.experiments.summaries import Summary
 from ebreg.plots import canvas
 
 if TYPE_CHECKING:
@@ -36,12 +36,15 @@ def draw(summaries: Sequence[Summary]) -> "Figure":
         shown = [summary for summary in summaries if summary.dataset == dataset]
         line[0].set_title(dataset, loc="left")
         for ax, (name, title) in zip(line, metrics.items(), strict=True):
+            if not any(summary.values[name] for summary in shown):
+                ax.set_axis_off()  # a metric of other data sets
+                continue
             _draw_points(ax, shown, name)
             ax.set_xlabel(title)
         line[0].set_yticks(range(len(shown)), [f"{s.setting.group}, {s.setting.label}" for s in shown])
         for i, summary in enumerate(shown):
             if summary.paper is not None:
-                line[0].plot(summary.paper, i, "s", color=canvas.GREY, markersize=4)
+                line[0].plot(summary.paper.mean, i, "s", color=canvas.GREY, markersize=4)
     return figure
 
 

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ebreg.experiments.mean_std import MeanStd
 from ebreg.experiments.records import PAPER_METRIC
-from ebreg.experiments.report import Summary
+from ebreg.experiments.summaries import Summary
 from ebreg.plots import canvas
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
     y = [value for s in summaries for value in s.values[PAPER_METRIC]]
     ax.scatter(x, y, s=8, color=canvas.INK, alpha=0.35, linewidths=0, label="a run")
     lines = (
-        ("the paper's", [s.paper for s in summaries], "s--", canvas.GREY),
-        ("mean of the best 5 of 20", [s.best_5 for s in summaries], "o-", canvas.ACCENT),
+        ("the paper's", [_mean(s.paper) for s in summaries], "s--", canvas.GREY),
+        ("mean of the best 5 of 20", [_mean(s.best_5) for s in summaries], "o-", canvas.ACCENT),
         ("median", [s.median(PAPER_METRIC) for s in summaries], "-", canvas.INK),
     )
     for label, values, style, color in lines:
@@ -66,6 +67,10 @@ def _draw_group(ax: "Axes", summaries: Sequence[Summary]) -> None:
     ax.set_xscale("log")
     ax.set_xticks(at, [f"{value:g}" for value in at])
     ax.minorticks_off()
+
+
+def _mean(value: MeanStd | None) -> float | None:
+    return None if value is None else value.mean
 
 
 def _number(value: float | None) -> float:

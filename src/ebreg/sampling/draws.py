@@ -1,0 +1,87 @@
+"""Draws from any proposal, which depend on nothing but the proposal and points of the unit cube."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution
+
+from ebreg.sampling.uniform_map import uniform_map
+
+
+def draw(proposal: Distribution, u: Tensor) -> Tensor:
+    """Draws that depend on nothing but the proposal and the points u; not differentiated.
+
+    A proposal with ``from_uniform``, or with a :func:`uniform_map`, turns the points into draws. From any
+    other one the draws are independent, taken under a random state that is seeded by the points and leaves
+    the global one as it was.
+
+    Args:
+        proposal: Batch shape (B,), event shape (D,).
+        u: Points in the unit cube, shape (M, B, D).
+
+    Returns:
+        Shape (M, B, D).
+    """
+    if hasattr(proposal, "from_uniform"):
+        return proposal.from_uniform(u)
+    with torch.no_grad():
+        to_draws = uniform_map(proposal)
+        return _seeded_sample(proposal, u) if to_draws is None else to_draws(u)
+
+
+def place(proposal: Any, y: Tensor, u: Tensor) -> Tensor | None:
+    """The first coordinate of a point that :func:`draw` sends to y; None where that is not known.
+
+    Targets that are drawn from the proposal get uniform places.
+
+    Args:
+        proposal: Batch shape (B,), event shape (D,).
+        y: Targets, shape (B, D).
+        u: Uniform numbers, for a proposal that sends several points to y, shape (B,).
+
+    Returns:
+        Shape (B,), in [0, 1].
+    """
+    if hasattr(proposal, "place"):
+        return proposal.place(y, u)
+    if hasattr(proposal, "from_uniform"):
+        return None
+    with torch.no_grad():
+        to_draws = uniform_map(proposal)
+        return None if to_draws is None else to_draws.inverse(y)[:, 0].nan_to_num(0.5).clamp(0, 1)
+
+
+def check_proposal(name: str, q: Any, B: int, D: int) -> None:
+    """Require a Distribution with batch shape (B,) and event shape (D,).
+
+    Args:
+        name: Of the argument, for messages.
+        q: What the head gave.
+        B: Number of rows.
+        D: Number of targets.
+    """
+    if not hasattr(q, "log_prob") or not (hasattr(q, "sample") or hasattr(q, "from_uniform")):
+        raise TypeError(
+            f"{name} must return a torch Distribution with log_prob and sample, got {type(q).__name__}"
+        )
+    batch, event = tuple(getattr(q, "batch_shape", (B,))), tuple(getattr(q, "event_shape", (D,)))
+    if (batch, event) != ((B,), (D,)):
+        advice = "; wrap it in torch.distributions.Independent(..., 1)" if (*batch, *event) == (B, D) else ""
+        raise ValueError(
+            f"{name} must return a Distribution with batch shape ({B},), the rows, and event shape ({D},), "
+            f"the targets; got batch shape {batch} and event shape {event}{advice}"
+        )
+
+
+def _seeded_sample(proposal: Distribution, u: Tensor) -> Tensor:
+    devices = [u.device] if u.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.random.manual_seed(int(u.flatten()[0].item() * 2**53))
+        try:
+            return proposal.sample(u.shape[:1])
+        except NotImplementedError as error:
+            raise TypeError(
+                f"the proposal must be a distribution that can be sampled, and {type(proposal).__name__} "
+                "cannot: it has no sample(); use another proposal"
+            ) from error
