@@ -213,7 +213,7 @@ class Prediction:
 
         Args:
             fn: Takes an :class:`ebreg.predictive.Predictive` of B rows and the same rows of each array, as
-                float64 tensors (B, D); returns a tensor with rows first, (B, ...).
+                float64 tensors (B, D); returns a tensor with rows first, (B, ...). Gradients are disabled.
             *arrays: Targets and the like, shape (n,) or (n, D).
         """
         return self._each(fn, *(self._rows_of(array) for array in arrays))
@@ -304,6 +304,7 @@ class Prediction:
         answers = self._ask(lambda p: tuple(map(_numpy, questions(p))))
         return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
 
+    @torch.no_grad()
     def _ask(self, question: Callable[..., Any], *tensors: Tensor, warn: bool = True) -> list[Any]:
         # The answer of every chunk, given its rows of the tensors.
         answers, unreliable = [], []
