@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from ebreg import EnergyRegressor, MixtureDensityRegressor, methods
 from ebreg._utils import gradients
 from ebreg.distributions import GaussianMixture, LogLinear, TruncatedMixture, segments
 from ebreg.models import EnergyModel, MixtureModel
-from ebreg.predictive import Accuracy, Predictive
+from ebreg.predictive import Accuracy, Predictive, quadrature
 from ebreg.units import Bounds, Tail
-from support import draws_of, nodes_of, normal
+from support import draws_of, normal, target_of
 
 LEVELS = torch.tensor([0.003, 0.2, 0.5, 0.9, 0.999], dtype=torch.float64)
 # What is differentiated, and what is not: functions of a predictive distribution and targets (B, D).
@@ -42,15 +43,10 @@ CONSTANT = {
 }
 
 
-def finite_difference(fn, x: Tensor, direction: Tensor, step: float) -> Tensor:
-    with torch.no_grad():
-        return (fn(x + step * direction) - fn(x - step * direction)) / (2 * step)
-
-
 def gradients_of(answer: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     """Of a sum with weights that differ, so that no two errors cancel."""
     weights = torch.linspace(1, 2, answer.numel(), dtype=answer.dtype).reshape(answer.shape)
-    return grad((weights * answer).sum(), inputs, retain_graph=True)
+    return grad((weights * answer).sum(), inputs, retain_graph=True, materialize_grads=True)
 
 
 # One segment, and densities that are log-linear between fixed nodes
@@ -120,10 +116,12 @@ def test_quantiles_between_nodes(bounded):
 
 @pytest.mark.parametrize("bounded", BOUNDED)
 def test_expectations_between_nodes(bounded):
-    # The points move with log_f and are constants in the derivative: both approximate the same integral.
-    nodes, log_f = curve_inputs()
+    # The points move with log_f and are constants in the derivative: both approximate the same integral,
+    # where segments are as level as those of a quadrature.
+    nodes = torch.linspace(-4, 4, 33, dtype=torch.float64).repeat(2, 1)
+    log_f = (torch.sin(3 * nodes) - 0.5 * nodes**2).requires_grad_()
     assert gradcheck(
-        lambda log_f: LogLinear(nodes, log_f, bounded).expectation(torch.sin), (log_f,), atol=1e-4, rtol=1e-4
+        lambda log_f: LogLinear(nodes, log_f, bounded).expectation(torch.sin), (log_f,), atol=1e-5, rtol=1e-4
     )
 
 
@@ -134,7 +132,7 @@ def test_expectation_of_a_step_has_the_derivative_of_the_cdf():
     at = torch.tensor([[0.3]], dtype=torch.float64)
     (wanted,) = grad(curve.cdf(at).sum(), log_f, retain_graph=True)
     (found,) = grad(curve.expectation(lambda y: (y[..., 0] <= at[:, 0]).double()).sum(), log_f)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=2e-3 * wanted.abs().max().item())
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0.05 * wanted.abs().max().item())  # of one segment
 
 
 def test_expectation_of_a_constant_has_no_derivative():
@@ -147,7 +145,7 @@ def test_expectation_of_a_constant_has_no_derivative():
 
 
 def mixture_inputs(D: int = 1) -> tuple[Tensor, Tensor, Tensor]:
-    parts = normal(3, 4), normal(3, 4, D, seed=1), 0.5 * normal(3, 4, D, seed=2)
+    parts = normal(2, 3), normal(2, 3, D, seed=1), 0.5 * normal(2, 3, D, seed=2)
     return tuple(part.requires_grad_() for part in parts)
 
 
@@ -167,8 +165,8 @@ BOXES = [None, (-0.5, 1.0), (-0.5, math.inf)]
 @pytest.mark.parametrize("bounds", BOXES)
 def test_quantiles_of_mixtures(bounds):
     mixture = build(bounds)
-    assert gradcheck(lambda *parts: mixture(*parts).icdf(LEVELS[1:-1]), mixture_inputs(), atol=1e-6)
-    assert gradcheck(lambda *parts: mixture(*parts).quantile(LEVELS[1:-1]), mixture_inputs(2), atol=1e-6)
+    assert gradcheck(lambda *parts: mixture(*parts).icdf(LEVELS), mixture_inputs(), fast_mode=True)
+    assert gradcheck(lambda *parts: mixture(*parts).quantile(0.3), mixture_inputs(2), fast_mode=True)
 
 
 @pytest.mark.parametrize("bounds", BOXES)
@@ -190,7 +188,7 @@ def test_expectations_of_mixtures(bounds):
         wanted = gradients_of(mixture.mean, *parts)
         found = gradients_of(mixture.expectation(lambda y: y), *parts)
         for one, other in zip(found, wanted, strict=True):
-            torch.testing.assert_close(one, other, rtol=0, atol=tolerance * other.abs().max().item())
+            torch.testing.assert_close(one, other, rtol=0, atol=tolerance)  # the largest entries are near 1
 
 
 # Energies with a closed form
@@ -300,14 +298,14 @@ ALL = [*EXACT, (EnergyModel, 2, False), (EnergyModel, 2, True)]
 def directional(fn, model, x: Tensor, step: float) -> list[tuple[Tensor, Tensor]]:
     """Derivatives along a direction of x and of two weights, by autograd and by central differences."""
     weights = dict(model.named_parameters())
-    names = [next(n for n in weights if n.startswith(part)) for part in ("backbone", "energy", "head")
-             if any(n.startswith(part) for n in weights)]  # fmt: skip
+    head = "energy" if isinstance(model, EnergyModel) else "head"
+    some = [next(value for name, value in weights.items() if part in name) for part in ("backbone", head)]
     pairs = []
     x = x.clone().requires_grad_()
     answer = fn(x)
     v = torch.linspace(1, 2, answer.numel(), dtype=answer.dtype).reshape(answer.shape)
-    slopes = grad((v * answer).sum(), [x, *(weights[name] for name in names)])
-    for values, slope in zip([x, *(weights[name] for name in names)], slopes, strict=True):
+    slopes = grad((v * answer).sum(), [x, *some])
+    for values, slope in zip([x, *some], slopes, strict=True):
         direction = torch.cos(torch.arange(values.numel(), dtype=values.dtype)).reshape(values.shape)
         with torch.no_grad():
             ends = []
@@ -328,7 +326,9 @@ def test_finite_differences(kind, D, bounded):
         if name == "expectation" and D > 1:
             continue  # by draws, which move
         step, tolerance = (1e-2, 3e-3) if kind is EnergyModel or name == "expectation" else (1e-4, 1e-6)
-        for found, wanted in directional(lambda x: verb(model.predictive(x), Y[:, :D]), model, X, step):
+        for found, wanted in directional(
+            lambda x, verb=verb: verb(model.predictive(x), Y[:, :D]), model, X, step
+        ):
             scale = max(0.1, abs(wanted.item()))
             assert abs(found.item() - wanted.item()) <= tolerance * scale, (name, found, wanted)
     for found, wanted in directional(lambda x: model.log_prob(x, Y[:, :D]), model, X, 1e-2):
@@ -416,7 +416,7 @@ def test_answers_are_the_same_with_and_without_gradients(kind, D, bounded):
 def test_gradients_reach_all_networks_that_the_answer_depends_on(kind, D, bounded):
     model = network_model(kind, D, bounded)
     p = model.predictive(X)
-    (p.log_prob(Y[:, :D]).sum() + p.mean.sum() + p.quantile(0.7).sum()).backward()
+    (p.log_prob(Y[:, :D]) + p.mean[:, 0] + p.quantile(0.7)[:, 0] + p.log_partition).sum().backward()
     for name, weight in model.named_parameters():
         if name.startswith("proposal"):  # p is proportional to exp f, whatever q is
             assert weight.grad is None
@@ -484,10 +484,10 @@ ENERGIES = {
 def test_backward_of_one_target_is_finite(name, box):
     a = torch.zeros(3, dtype=torch.float64, requires_grad=True)
     one = torch.ones(1, dtype=torch.float64)
-    bounds = Bounds(-2 * one, 2 * one) if box == "bounded" else None
-    p = nodes_of(
-        lambda y: ENERGIES[name](y[..., 0], a), wide_mixture(3), Tail(-2 * one, 2 * one, one, bounds)
-    )
+    bounds = Bounds(-2 * one, 2 * one) if box == "bounded" else Bounds.none(1)
+    tail = Tail(-2 * one, 2 * one, one, bounds)
+    target = target_of(lambda y: ENERGIES[name](y[..., 0], a), wide_mixture(3), tail)
+    p = quadrature(replace(target, bounds=bounds), Accuracy())
     for y in (0.0, 2.0, -2.0, 1e-7, 50.0, -1e10):
         at = torch.full((3, 1), y, dtype=torch.float64, requires_grad=True)
         assert_finite_slopes(p, at, a)
@@ -521,7 +521,7 @@ def test_backward_of_narrow_mixtures_is_finite(bounds):
     mixture = build(bounds)(logits, means, log_scales)
     for verb in DIFFERENTIABLE.values():  # the median of the first row lies in a gap without any density
         answer = verb(mixture, torch.full((2, 1), 0.5, dtype=torch.float64))
-        for slope in grad(answer.sum(), (logits, means, log_scales), retain_graph=True):
+        for slope in gradients_of(answer, logits, means, log_scales):
             assert torch.isfinite(slope).all()
 
 
@@ -552,9 +552,8 @@ def test_quantiles_of_draws_move_with_the_weights(q):
 
 def test_second_derivatives_of_quantiles_are_refused():
     nodes, log_f = curve_inputs()
-    (slope,) = grad(LogLinear(nodes, log_f).icdf(0.3).sum(), log_f, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        grad(slope.sum(), log_f)
+    with pytest.raises(RuntimeError, match="quantiles can be differentiated once"):
+        grad(LogLinear(nodes, log_f).icdf(0.3).sum(), log_f, create_graph=True)
 
 
 # What must not keep a graph
@@ -585,7 +584,7 @@ def test_estimators_keep_no_graph(kind, D):
         p.apply(lambda p, y: recorded.append(p.log_prob(y).requires_grad) or y[:, 0], y[:5])
     assert recorded == [False]
     kept = [tensor for p in p._chunks._kept.values() for tensor in tensors_in(p)]
-    assert len(kept) > 3
+    assert len(kept) >= 3
     assert not any(tensor.requires_grad for tensor in kept)
     copy.deepcopy(p)
 
