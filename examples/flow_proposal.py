@@ -20,5 +20,6 @@ model = EnergyModel(
     tail=Tail.of(units(task.y_train)),
 )
 fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=8))
-p = model.predictive(torch.tensor([[-1.5], [1.0]]))
+with torch.no_grad():  # nothing is differentiated here
+    p = model.predictive(torch.tensor([[-1.5], [1.0]]))
 print("mean", p.mean[:, 0].tolist(), "effective sample size of 512 draws", p.effective_sample_size.tolist())

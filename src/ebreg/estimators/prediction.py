@@ -304,14 +304,14 @@ class Prediction:
         answers = self._ask(lambda p: tuple(map(_numpy, questions(p))))
         return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
 
-    @torch.no_grad()
     def _ask(self, question: Callable[..., Any], *tensors: Tensor, warn: bool = True) -> list[Any]:
         # The answer of every chunk, given its rows of the tensors.
         answers, unreliable = [], []
-        for rows, p in self._chunks:
-            answers.append(question(p, *(tensor[rows].to(self._device) for tensor in tensors)))
-            if warn and not self._warned:
-                unreliable.append(_numpy(p.unreliable))
+        with torch.no_grad():
+            for rows, p in self._chunks:
+                answers.append(question(p, *(tensor[rows].to(self._device) for tensor in tensors)))
+                if warn and not self._warned:
+                    unreliable.append(_numpy(p.unreliable))
         if unreliable:
             self._warn_of_unreliable(np.flatnonzero(np.concatenate(unreliable)))
         return answers
