@@ -23,5 +23,6 @@ two_networks = methods.MixtureTeacher(student(), nets.energy, nets.backbone, tai
 one_backbone = methods.MixtureTeacher(student(), networks.table(n_inputs=1).energy, tail=tail)
 for method in (methods.MixtureNLL(student()), two_networks, one_backbone):
     fit(method, data, config=config)
-    nll = -method.model.predictive(task.x_test).log_prob(task.y_test).mean()
+    with torch.no_grad():
+        nll = -method.model.predictive(task.x_test).log_prob(task.y_test).mean()
     print(f"{method.name}: test NLL {nll.item():.3f}")

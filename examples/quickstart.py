@@ -10,7 +10,8 @@ task = gustafsson(n=800)
 model = EnergyModel.for_table(task.x_train, task.y_train)
 fit(methods.JointNCE(model), (task.x_train, task.y_train), config=TrainingConfig(epochs=10))
 
-p = model.predictive(torch.tensor([[-1.5], [1.0]]))
+with torch.no_grad():  # nothing is differentiated here
+    p = model.predictive(torch.tensor([[-1.5], [1.0]]))
 for row, x in enumerate(("-1.5", " 1.0")):
     modes = p.modes()[row]
     print(f"x = {x}: mean {p.mean[row].item():+.2f}, deviation {p.stddev[row].item():.2f}")

@@ -16,7 +16,8 @@ y = torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1)
 model = EnergyModel.for_table(x, y)
 fit(methods.JointNCE(model), (x, y), config=TrainingConfig(epochs=12))
 
-p = model.predictive(torch.tensor([[0.0], [1.0]]))
+with torch.no_grad():  # nothing is differentiated here
+    p = model.predictive(torch.tensor([[0.0], [1.0]]))
 samples = p.sample(1000, torch.Generator().manual_seed(0))  # (1000, 2, 2)
 print("mean", p.mean.tolist())  # in the middle of the ring, where the density is low
 print("radius of the samples", samples.norm(dim=-1).mean(dim=0).tolist())

@@ -75,6 +75,7 @@ def test_log_density_carries_the_jacobian_of_the_units(kind, D):
 
 
 @family
+@torch.no_grad()
 def test_answers_hold_no_graph_and_draw_nothing_from_the_global_state(kind, D):
     model, (x, y) = for_table(kind, D), data(D)
     before = torch.random.get_rng_state()

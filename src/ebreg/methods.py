@@ -72,8 +72,12 @@ class Method(nn.Module):
         """
         return self
 
+    @torch.no_grad()
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
-        """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target."""
+        """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target.
+
+        Not differentiated.
+        """
         return -self.model.log_prob(x, y, VALIDATION)
 
 

@@ -113,9 +113,13 @@ class Model(nn.Module):
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
         return self.y_units(y).to(self.reference.dtype)
 
-    @torch.no_grad()
     def predictive(self, x: Any, accuracy: Accuracy | None = None) -> Predictive:
         """p(y | x) in the user's units for a batch of inputs, with the networks in evaluation mode.
+
+        Where gradients are enabled, the answers of the distribution are differentiable with respect to x and
+        the parameters: ``log_prob``, ``mean``, ``variance``, ``stddev``, ``covariance``, ``quantile``,
+        ``icdf``, ``cdf``, ``expectation`` and ``log_partition``. The graph of the networks at all nodes or
+        draws is then kept in memory. ``with torch.no_grad():`` around the call saves memory and time.
 
         Args:
             x: A batch of inputs: a tensor, or what can be turned into one.
@@ -258,7 +262,6 @@ class MixtureModel(Model):
         """The distribution in standard units, from features (B, H)."""
         return _distribution("head", self.head, h, self.n_targets)
 
-    @torch.no_grad()
     def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); for any Distribution.
 

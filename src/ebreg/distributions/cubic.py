@@ -18,14 +18,14 @@ def interpolated(nodes: Tensor, log_f: Tensor, n: int = 4) -> tuple[Tensor, Tens
     the flatter one, so that the cubic does not overshoot.
 
     Args:
-        nodes: Ascending along the first axis, shape (N, B).
+        nodes: Ascending along the first axis, shape (N, B). Constants: gradients reach ``log_f``.
         log_f: At the nodes, shape (N, B).
         n: Parts of a segment.
 
     Returns:
         Nodes and values, shape (n (N - 1) + 1, B) each; those given are among them.
     """
-    log_f = log_f.maximum(log_f.amax(dim=0) + _LOWEST)
+    log_f = log_f.maximum(log_f.detach().amax(dim=0) + _LOWEST)
     width, rise = nodes.diff(dim=0), log_f.diff(dim=0)
     slope = _segment_slopes(width, rise, nodes[-1] - nodes[0])
     m = _slopes(width, slope)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from ebreg import sampling
-from ebreg._utils import checks
+from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
@@ -82,7 +82,7 @@ class GaussianMixture(Distribution):
         D = self.n_targets
         unit = self.scales.detach().amax(dim=(0, 1)) if len(self.scales) else self.scales.new_ones(D)
         unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)  # one over a smaller number is infinite
-        return unit * self.rescaled(torch.zeros_like(unit), 1 / unit).variance.sqrt()
+        return unit * gradients.sqrt(self.rescaled(torch.zeros_like(unit), 1 / unit).variance)
 
     @property
     def covariance(self) -> Tensor:
@@ -168,7 +168,7 @@ class GaussianMixture(Distribution):
 
     def quantile(self, q: Tensor | float) -> Tensor:
         """Quantiles of each target by itself: levels () or (Q,) in (0, 1) -> (B, D) or (Q, B, D)."""
-        exact = self.double()
+        exact = self.to(torch.float64)
         values = torch.cat([exact.marginal(d).icdf(q) for d in range(self.n_targets)], dim=-1)
         return values.to(self.means.dtype)
 
@@ -178,14 +178,16 @@ class GaussianMixture(Distribution):
             self.logits, self.means[..., [d]], self.scales[..., [d]], lambda bound: bound[[d]]
         )
 
+    @torch.no_grad()
     def modes(self) -> Modes:
-        """Local maxima with the mass of their hills."""
+        """Local maxima with the mass of their hills; not differentiated."""
         if self.n_targets == 1:
             return self._curve.modes()
         return self._climb(self.from_uniform(sampling.sobol(128, self.n_targets)))
 
+    @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
-        """The smallest region that holds ``mass``."""
+        """The smallest region that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         if self.n_targets == 1:
             return self._curve.highest_density_region(mass)
@@ -196,7 +198,13 @@ class GaussianMixture(Distribution):
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
         if self.n_targets == 1:
             return self._curve.expectation(fn)
-        return fn(self.from_uniform(sampling.sobol(4096, self.n_targets))).mean(dim=0)
+        draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
+        values = fn(draws)
+        if not gradients.tracked(self.logits, self.means, self.scales):
+            return values.mean(dim=0)
+        log_p = self.log_prob(draws)
+        weights = gradients.weights_of_fixed_points(torch.full_like(log_p, 1 / len(draws)), log_p)
+        return (weights.reshape(weights.shape + (1,) * (values.dim() - 2)) * values).sum(dim=0)
 
     def rescaled(self, shift: Tensor, scale: Tensor) -> "GaussianMixture":
         """The distribution of shift + scale * y; both have shape (D,), and their dtype is the result's."""
@@ -339,9 +347,9 @@ class GaussianMixture(Distribution):
     def _curve(self) -> LogLinear:
         # For questions about the shape of the density of a single target, which have no closed form. Not
         # kept: it is a hundred times larger than the mixture.
-        exact = self.double()
-        nodes = exact._curve_nodes().sort(dim=0).values
-        return LogLinear(nodes.T, exact.log_prob(nodes[..., None]).T, self._bounded)
+        nodes = self.double()._curve_nodes().sort(dim=0).values
+        log_prob = self.to(torch.float64).log_prob(nodes[..., None])
+        return LogLinear(nodes.T, log_prob.T, self._bounded)
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B). The quantile of a mixture lies between those of its components.
@@ -355,6 +363,10 @@ class GaussianMixture(Distribution):
             ends.amin(dim=1),
             ends.amax(dim=1),
         )
+        if gradients.tracked(self.logits, self.means, self.scales):
+            mass, density = self.to(torch.float64)._cdf_and_density(y, rows)
+            sparsity = gradients.sparsity(density.detach(), levels, exact.stddev[rows, 0])
+            y = gradients.quantile(y, mass, sparsity)
         return y.reshape(q.shape).to(self.means.dtype)
 
     def _cdf_and_density(self, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,8 @@ r"""LogLinear: densities of one target whose logarithm is linear between nodes.
 Between two nodes the density is an exponential, outside the nodes it falls off exponentially, so the
 normaliser, the cdf, its inverse, the moments and the highest-density region are closed forms of one object:
 they cannot disagree. Every row is computed from its own nodes alone.
+
+Answers are differentiable with respect to the log density at the nodes. The nodes themselves are constants.
 """
 
 import math
@@ -13,7 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ebreg._utils import checks
+from ebreg._utils import checks, gradients
+from ebreg.distributions import segments
 from ebreg.distributions.quantiles import quantiles
 from ebreg.distributions.regions import Mode, Modes, Region
 
@@ -21,15 +24,13 @@ from ebreg.distributions.regions import Mode, Modes, Region
 _LOWEST = -1e5
 # Below this level relative to the peak there is no mass that a float64 could hold.
 _LOWEST_LEVEL = -1400.0
-# Below this drop across a segment the closed forms of its moments cancel; the series are exact to 1e-10.
-_FLAT = 3e-3
-# A drop that no other form can tell from zero; it replaces zero where they divide by it.
-_LEVEL = 1e-20
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
 # The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
 _BOUND_RATE = 1e300
 _SMALLEST = 5e-324
+# Stands for an infinite distance from the nodes, in units of their span.
+_FAR = 1e30
 
 
 class LogLinear:
@@ -42,7 +43,7 @@ class LogLinear:
     All computations are in units of the span of a row's nodes, so any unit of y gives the same answers.
 
     Args:
-        nodes: Ascending along the last axis, shape (B, N), N >= 2.
+        nodes: Ascending along the last axis, shape (B, N), N >= 2. Not differentiated.
         log_f: Unnormalised log density at the nodes, shape (B, N); -inf counts as no mass.
         bounded: Whether the density ends at the first node, and at the last: there is then no tail.
     """
@@ -54,8 +55,8 @@ class LogLinear:
         # Float64: cdf(icdf(q)) = q needs it. Contiguous: searchsorted warns otherwise.
         self.nodes = nodes.detach().double().contiguous()
         self.bounded = bounded
-        log_f = log_f.detach().double()
-        peak = log_f.amax(dim=1).clamp_min(-1e300)  # (B,)
+        log_f = log_f.double()
+        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
         self._first, self._last = self.nodes[:, :1], self.nodes[:, -1:]
         self._span = (self._last - self._first).clamp_min(torch.finfo(torch.float64).tiny)  # (B, 1)
         self._z = (self.nodes - self._first) / self._span  # (B, N)
@@ -63,12 +64,11 @@ class LogLinear:
         self._width = self._z.diff(dim=1)  # (B, N - 1)
         self._rise = self._log_f.diff(dim=1)  # (B, N - 1)
         slope = self._rise / self._width.clamp_min(torch.finfo(torch.float64).tiny)
-        left_rate, right_rate = (_BOUND_RATE if bound else _TAIL_RATE for bound in bounded)
-        self._rate_left = slope[:, :1].clamp_min(left_rate)  # (B, 1)
-        self._rate_right = (-slope[:, -1:]).clamp_min(right_rate)
+        self._rate_left = _decay(slope[:, :1], bounded[0])  # (B, 1)
+        self._rate_right = _decay(-slope[:, -1:], bounded[1])
 
         top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
-        inner = self._width.log() + top + _log_mean_decay(self._rise.abs())
+        inner = self._width.log() + top + segments.log_mean_decay(self._rise.abs())
         left = self._log_f[:, :1] - self._rate_left.log()
         right = self._log_f[:, -1:] - self._rate_right.log()
         log_mass = torch.cat([left, inner, right], dim=1)  # (B, N + 1)
@@ -83,20 +83,20 @@ class LogLinear:
     def __len__(self) -> int:
         return len(self.nodes)
 
-    @cached_property
+    @property
     def mean(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._first + self._span * self._mean
+        return self._first + self._span * self._moments[0]
 
-    @cached_property
+    @property
     def variance(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._span**2 * self._variance
+        return self._span**2 * self._moments[1]
 
     @property
     def stddev(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._span * self._variance.sqrt()  # no square of a huge or tiny unit
+        return self._span * gradients.sqrt(self._moments[1])  # no square of a huge or tiny unit
 
     @property
     def covariance(self) -> Tensor:
@@ -121,9 +121,10 @@ class LogLinear:
         """P(Y <= y): (..., B, 1) -> (..., B)."""
         y = checks.numbers("y", y)
         z, segment = self._locate(self._rows_of(y))
+        z = z.clamp(-_FAR, _FAR)  # 0 times infinity would reach the gradients
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
         t = (z - self._z.gather(1, inner)) / self._width.gather(1, inner).clamp_min(_SMALLEST)
-        share = _share_below(t.clamp(0, 1), self._rise.gather(1, inner))
+        share = segments.share_below(t.clamp(0, 1), self._rise.gather(1, inner))
         left = (self._rate_left * z).clamp(max=0).exp()
         right = -torch.expm1(-(self._rate_right * (z - self._z[:, -1:])).clamp(min=0))
         share = self._by_segment(segment, left, share, right)
@@ -138,23 +139,36 @@ class LogLinear:
 
     def at_levels(self, q: Tensor) -> Tensor:
         """The inverse of the cdf at levels in [0, 1], unchecked: (Q, B) -> (Q, B)."""
-        q = q.to(self.nodes).T.contiguous()
+        q = q.to(self.nodes)
+        with torch.no_grad():
+            y = self._search(q)
+        if not self._is_tracked:
+            return y
+        density = self.log_prob(y[..., None]).detach().exp()
+        sparsity = gradients.sparsity(density, q, self._span[:, 0])
+        return gradients.quantile(y, self.cdf(y[..., None]), sparsity)
+
+    def _search(self, q: Tensor) -> Tensor:
+        q = q.T.contiguous()
         segment = torch.searchsorted(self._below[:, 1:].contiguous(), q).clamp(max=self.nodes.shape[1])
         below, above = self._below.gather(1, segment), self._below.gather(1, segment + 1)
         share = ((q - below) / (above - below).clamp_min(_SMALLEST)).clamp(0, 1)
         return self._inside(segment, share).T
 
+    @torch.no_grad()
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Independent draws, shape (n, B, 1)."""
+        """Independent draws, shape (n, B, 1), not differentiated."""
         n = checks.at_least("n", n, 0)
         u = torch.rand(n, len(self), dtype=torch.float64, generator=generator, device=self.nodes.device)
         return self.at_levels(u)[..., None]
 
+    @torch.no_grad()
     def equal_mass_points(self, n_per_segment: int = 4) -> tuple[Tensor, Tensor]:
         """Points and weights that integrate against the density: Gauss-Legendre in the mass of each segment.
 
         Returns:
-            Points, shape (n, B), and weights, shape (n, B), that sum to 1 over the first axis.
+            Points, shape (n, B), and weights, shape (n, B), that sum to 1 over the first axis; neither is
+            differentiated.
         """
         roots, weights = (part.to(self.nodes) for part in gauss_legendre(n_per_segment))
         B, n_segments = self._mass.shape
@@ -165,13 +179,17 @@ class LogLinear:
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, 1) to (M, B, ...); returns (B, ...)."""
         points, weights = self.equal_mass_points()
+        if self._is_tracked:
+            weights = gradients.weights_of_fixed_points(weights, self.log_prob(points[..., None]))
         values = fn(points[..., None])
         return (weights.reshape(weights.shape + (1,) * (values.dim() - 2)) * values).sum(dim=0)
 
+    @torch.no_grad()
     def modes(self, prominence: float = 0.2) -> Modes:
         """Local maxima that rise by at least ``prominence`` (in log density) above the pass to a higher one.
 
-        The masses are those of the hills between the lowest points that separate the maxima.
+        The masses are those of the hills between the lowest points that separate the maxima. Not
+        differentiated.
         """
         rows = []
         log_z = self._log_z + self._log_unit
@@ -185,8 +203,9 @@ class LogLinear:
             rows.append(Mode(nodes[tops, None], masses, log_f[tops] - log_norm))
         return Modes(tuple(rows))
 
+    @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
-        """The smallest union of intervals that holds ``mass``."""
+        """The smallest union of intervals that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
         for _ in range(64):  # halves an interval of 1400 to below 1e-15
@@ -215,7 +234,7 @@ class LogLinear:
     def _inside(self, segment: Tensor, share: Tensor) -> Tensor:
         # The value that has this share of its segment's mass to its left, (B, n).
         inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = _inverse_share(share, self._rise.gather(1, inner))
+        t = segments.inverse_share(share, self._rise.gather(1, inner))
         z = self._z.gather(1, inner) + t * self._width.gather(1, inner)
         left = share.log() / self._rate_left
         right = self._z[:, -1:] - torch.log1p(-share) / self._rate_right
@@ -227,23 +246,30 @@ class LogLinear:
         y = y.maximum(self._first) if self.bounded[0] else y
         return y.minimum(self._last) if self.bounded[1] else y
 
-    @cached_property
-    def _mean(self) -> Tensor:
-        # In units of the span, (B, 1).
-        centre, _ = self._segment_moments()
-        return (self._mass * centre).sum(dim=1, keepdim=True)
+    @property
+    def _is_tracked(self) -> bool:
+        return gradients.tracked(self._log_f)
+
+    @property
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        # Mean and variance in units of the span, (B, 1) each. What is kept has no graph.
+        return self._mean_and_variance() if self._is_tracked else self._kept_moments
 
     @cached_property
-    def _variance(self) -> Tensor:
+    def _kept_moments(self) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return self._mean_and_variance()
+
+    def _mean_and_variance(self) -> tuple[Tensor, Tensor]:
         centre, spread = self._segment_moments()
-        return (self._mass * ((centre - self._mean) ** 2 + spread)).sum(dim=1, keepdim=True)
+        mean = (self._mass * centre).sum(dim=1, keepdim=True)
+        return mean, (self._mass * ((centre - mean) ** 2 + spread)).sum(dim=1, keepdim=True)
 
     def _segment_moments(self) -> tuple[Tensor, Tensor]:
         # Mean and variance of z inside each segment, (B, N + 1).
-        first, second = _decay_moments(self._rise.abs())
-        towards_right = torch.where(self._rise > 0, 1 - first, first)
-        centre = self._z[:, :-1] + self._width * towards_right
-        spread = self._width**2 * (second - first**2).clamp_min(0)
+        place, spread = segments.moments(self._rise)
+        centre = self._z[:, :-1] + self._width * place
+        spread = self._width**2 * spread
         left, right = 1 / self._rate_left, 1 / self._rate_right
         return (
             torch.cat([-left, centre, self._z[:, -1:] + right], dim=1),
@@ -256,7 +282,7 @@ class LogLinear:
         drop = self._rise.abs()
         depth = (top - level[:, None]).clamp_min(0)
         t = torch.where(drop > 0, depth / drop.clamp_min(_SMALLEST), (depth > 0).double()).clamp(0, 1)
-        inner = self._mass[:, 1:-1] * _share_below(t, -drop)
+        inner = self._mass[:, 1:-1] * segments.share_below(t, -drop)
         left = self._mass[:, 0] * -torch.expm1(-(self._log_f[:, 0] - level).clamp_min(0))
         right = self._mass[:, -1] * -torch.expm1(-(self._log_f[:, -1] - level).clamp_min(0))
         return inner.sum(dim=1) + left + right
@@ -279,36 +305,9 @@ class LogLinear:
         )
 
 
-def _log_mean_decay(drop: Tensor) -> Tensor:
-    """Log of the mean of exp(-drop t) over t in [0, 1]."""
-    drop = drop.clamp_min(_LEVEL)
-    return (-torch.expm1(-drop) / drop).log()
-
-
-def _decay_moments(drop: Tensor) -> tuple[Tensor, Tensor]:
-    """First and second moment of t in [0, 1] with density proportional to exp(-drop t)."""
-    safe = drop.clamp_min(_FLAT)
-    rest = 1 / torch.expm1(safe)
-    first = torch.where(drop < _FLAT, 0.5 - drop / 12, 1 / safe - rest)
-    second = torch.where(drop < _FLAT, 1 / 3 - drop / 12 + drop**2 / 360, 2 / safe**2 - (1 + 2 / safe) * rest)
-    return first, second
-
-
-def _share_below(t: Tensor, rise: Tensor) -> Tensor:
-    """Share of a segment's mass at positions below t, for log density t * rise."""
-    # Measured from the high end the exponent is negative, so nothing overflows.
-    drop = rise.abs().clamp_min(_LEVEL)
-    s = torch.where(rise > 0, 1 - t, t)
-    share = torch.expm1(-drop * s) / torch.expm1(-drop)
-    return torch.where(rise > 0, 1 - share, share)
-
-
-def _inverse_share(share: Tensor, rise: Tensor) -> Tensor:
-    """Inverse of :func:`_share_below` in its first argument."""
-    drop = rise.abs().clamp_min(_LEVEL)
-    r = torch.where(rise > 0, 1 - share, share)
-    s = (-torch.log1p(r * torch.expm1(-drop)) / drop).clamp(0, 1)
-    return torch.where(rise > 0, 1 - s, s)
+def _decay(slope: Tensor, bounded: bool) -> Tensor:
+    # The rate at which the density falls off outside the nodes, from the slope of the last segment, (B, 1).
+    return slope.detach().clamp_min(_BOUND_RATE) if bounded else slope.clamp_min(_TAIL_RATE)
 
 
 def gauss_legendre(n: int) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ebreg._utils import checks
@@ -84,6 +85,7 @@ class Chunks:
     def _starts(self) -> range:
         return range(0, max(1, len(self)), self.n_rows)
 
+    @torch.no_grad()  # what is kept must not keep a graph
     def _make(self, rows: slice) -> Predictive:
         p = self.model.predictive(self.x[rows], self.accuracy)
         self._keep(rows.start, p)

@@ -213,7 +213,7 @@ class Prediction:
 
         Args:
             fn: Takes an :class:`ebreg.predictive.Predictive` of B rows and the same rows of each array, as
-                float64 tensors (B, D); returns a tensor with rows first, (B, ...).
+                float64 tensors (B, D); returns a tensor with rows first, (B, ...). Gradients are disabled.
             *arrays: Targets and the like, shape (n,) or (n, D).
         """
         return self._each(fn, *(self._rows_of(array) for array in arrays))
@@ -307,10 +307,11 @@ class Prediction:
     def _ask(self, question: Callable[..., Any], *tensors: Tensor, warn: bool = True) -> list[Any]:
         # The answer of every chunk, given its rows of the tensors.
         answers, unreliable = [], []
-        for rows, p in self._chunks:
-            answers.append(question(p, *(tensor[rows].to(self._device) for tensor in tensors)))
-            if warn and not self._warned:
-                unreliable.append(_numpy(p.unreliable))
+        with torch.no_grad():
+            for rows, p in self._chunks:
+                answers.append(question(p, *(tensor[rows].to(self._device) for tensor in tensors)))
+                if warn and not self._warned:
+                    unreliable.append(_numpy(p.unreliable))
         if unreliable:
             self._warn_of_unreliable(np.flatnonzero(np.concatenate(unreliable)))
         return answers

@@ -34,9 +34,10 @@ def run(folder: Path, epochs: int = 100, seed: int = 0, progress: bool = True) -
     with one_thread():
         training = fit(JointNCE(model), (task.x_train, task.y_train), config=config, progress=progress)
     x, y = task.x_grid()[::8], task.y_grid()
-    p = model.predictive(x, Accuracy(n_diagnostic_draws=_N_DRAWS))
     targets = y[:, None].expand(-1, len(x), 1)  # (G, B, 1)
-    truth, energy, proposal = task.log_density(x.T, y), p.log_prob(targets), p.proposal.log_prob(targets)
+    with torch.no_grad():
+        p = model.predictive(x, Accuracy(n_diagnostic_draws=_N_DRAWS))
+        truth, energy, proposal = task.log_density(x.T, y), p.log_prob(targets), p.proposal.log_prob(targets)
     samples = p.sample(4, torch.Generator().manual_seed(0))
     every = 4  # of the grid is as fine as the picture
     densities = {"Ground truth": truth, "Energy-based model": energy, "Proposal": proposal}

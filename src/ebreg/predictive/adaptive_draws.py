@@ -30,8 +30,12 @@ class AdaptiveDraws(WeightedDraws):
         super().__init__(*arguments, **named)
         self.fitted, self.is_fitted = fitted, is_fitted
 
+    @torch.no_grad()
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Resampled from fresh draws, with ten times the effective sample size asked for. Shape (n, B, D)."""
+        """Resampled from fresh draws, with ten times the effective sample size asked for.
+
+        Shape (n, B, D), not differentiated.
+        """
         n = checks.at_least("n", n, 0)
         samples = self.draws.new_empty(n, *self.draws.shape[1:])
         for rows, source in self._sources():

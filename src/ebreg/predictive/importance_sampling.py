@@ -23,7 +23,6 @@ _GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
 _ROUNDS, _FEWEST_TO_FIT = 3, 1024
 
 
-@torch.no_grad()
 def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> AdaptiveDraws:
     """p(y | x) of several targets: self-normalised importance sampling, in the user's units.
 
@@ -31,6 +30,9 @@ def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> AdaptiveDra
     spread is the error of log Z. A row whose draws have too small an effective sample size gets as many from
     a mixture that is fitted to its first draws, and then more, up to ``max_draws``; it decides for itself, so
     its answer does not depend on the other rows. The other rows are padded by draws of weight 0.
+
+    Gradients reach f at the draws, and by it the features; the draws and log q are constants. That is enough:
+    whatever the draws come from, their weighted averages are those of p.
     """
     rows = torch.arange(len(target), device=target.h.device)
     fitted: FullMixture | None = None
@@ -65,12 +67,14 @@ class _Part:
         return _Part(self.draws[:, rows], self.f[:, rows], self.log_q[:, rows], self.log_z[:, rows], fitted)
 
     @property
+    @torch.no_grad()
     def is_good(self) -> Tensor:
         """Whether the effective sample size of a row is large enough, shape (B,)."""
         share = _GOOD_SHARE if self.fitted is None else _GOOD_SHARE_FITTED
         size = importance.effective_sample_size(self.f, self.log_q)
         return size >= max(_GOOD_SIZE, share * len(self.f))
 
+    @torch.no_grad()
     def fit(self) -> FullMixture:
         """A mixture fitted to the weighted draws."""
         return fit_mixture(self.draws, importance.log_weights(self.f, self.log_q))
@@ -82,11 +86,12 @@ def _sample(source: Source, n_draws: int, accuracy: Accuracy) -> _Part:
     pieces = [source.draws(u[:, None].expand(-1, B, -1)) for u in points]
     draws, log_q = (torch.cat(values) for values in zip(*pieces, strict=True))
     f = source.target.energy(draws)
-    replicates = zip(f.unflatten(0, (R, -1)), log_q.unflatten(0, (R, -1)), strict=True)
+    replicates = zip(f.detach().unflatten(0, (R, -1)), log_q.unflatten(0, (R, -1)), strict=True)
     log_z = torch.stack([objectives.log_partition(*replicate) for replicate in replicates])
     return _Part(draws, f, log_q, log_z, source.fitted)
 
 
+@torch.no_grad()
 def _fit(target: Unnormalized, part: _Part, accuracy: Accuracy) -> FullMixture:
     fitted = part.fit()
     if part.fitted is not None:

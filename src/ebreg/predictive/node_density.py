@@ -17,7 +17,8 @@ class NodeDensity(LogLinear):
     """p(y | x) for B rows of one target: a log-linear density between nodes, with its diagnostics.
 
     Every verb is a closed form of the nodes; no network is evaluated. Beyond the last node, 8 widths into the
-    tail, the density falls exponentially, and more slowly than the energy's parabola.
+    tail, the density falls exponentially, and more slowly than the energy's parabola. Gradients reach the log
+    densities at the nodes; the nodes and the diagnostics of the proposal are not differentiated.
 
     Args:
         nodes: In the user's units, ascending along the last axis, shape (B, N). Rows are padded by nodes that
@@ -50,12 +51,12 @@ class NodeDensity(LogLinear):
 
     @property
     def effective_sample_size(self) -> Tensor:
-        """Of the proposal's draws, shape (B,). The answers do not rest on them; they show the proposal."""
+        """Of the proposal's draws, shape (B,): the answers do not rest on them. Not differentiated."""
         return importance.effective_sample_size(*self._ratios)
 
     @property
     def pareto_k(self) -> Tensor:
-        """Of the proposal's draws, shape (B,)."""
+        """Of the proposal's draws, shape (B,); not differentiated."""
         return importance.pareto_k(*self._ratios)
 
     @property

@@ -11,7 +11,11 @@ from ebreg.distributions.regions import Modes, Region
 
 @runtime_checkable
 class Predictive(Protocol):
-    """p(y | x) of B rows and D targets, in the user's units."""
+    """p(y | x) of B rows and D targets, in the user's units.
+
+    Moments, ``log_prob``, ``cdf``, quantiles, expectations and ``log_partition`` are differentiable where
+    gradients are enabled; quantiles once. Samples, modes, regions and the other diagnostics are not.
+    """
 
     def __len__(self) -> int:
         """B."""

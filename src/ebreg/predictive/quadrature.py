@@ -17,7 +17,6 @@ _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.floa
 _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 
 
-@torch.no_grad()
 def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     """p(y | x) of one target: f at nodes, normalised, in the user's units.
 
@@ -28,6 +27,9 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     Half of the nodes lie at the proposal's quantiles and evenly over the box of the tail; the other half
     where those have shown mass. Cubics between the nodes give four times as many, and between those the log
     density is linear.
+
+    Gradients reach f, and by it the features. Where the nodes lie is not differentiated: the derivative of
+    an integral over fixed nodes is the integral of the derivative.
     """
     curve = _resolve(target, accuracy.n_nodes)
     done: list[NodeDensity] = []
@@ -64,19 +66,31 @@ def _resolve(target: Unnormalized, n_nodes: int) -> _Curve:
     bounded = _bounded(target)
     nodes = _first_nodes(target, n_nodes // 4)  # (N, B)
     log_f = target.energy(nodes[..., None])
-    # A segment errs by about p times its width cubed: nodes as dense as the cube root of p err least.
-    sketch = LogLinear(nodes.T, log_f.T / 3, bounded)
-    levels = (torch.arange(n_nodes // 2, dtype=torch.float64, device=nodes.device) + 0.5) / (n_nodes // 2)
-    more = sketch.at_levels(levels[:, None].expand(-1, len(target)))
+    more = _more_nodes(nodes, log_f, n_nodes // 2, bounded)
     nodes, order = torch.cat([nodes, more]).sort(dim=0)
     log_f = torch.cat([log_f, target.energy(more[..., None])]).gather(0, order)
     fine_nodes, fine_log_f = interpolated(nodes, log_f)
     log_z = LogLinear(fine_nodes.T, fine_log_f.T, bounded).log_integral
+    error = (log_z.detach() - _coarse_log_z(nodes, log_f, bounded)).abs()
+    return _Curve(fine_nodes.T, fine_log_f.T, log_z, error)
+
+
+@torch.no_grad()
+def _more_nodes(nodes: Tensor, log_f: Tensor, n: int, bounded: tuple[bool, bool]) -> Tensor:
+    # Where the first nodes have shown mass, (n, B).
+    # A segment errs by about p times its width cubed: nodes as dense as the cube root of p err least.
+    sketch = LogLinear(nodes.T, log_f.T / 3, bounded)
+    levels = (torch.arange(n, dtype=torch.float64, device=nodes.device) + 0.5) / n
+    return sketch.at_levels(levels[:, None].expand(-1, nodes.shape[1]))
+
+
+@torch.no_grad()
+def _coarse_log_z(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
+    # From every other node, (B,).
     half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
     half[-1] = True
     coarse_nodes, coarse_log_f = interpolated(nodes[half], log_f[half])
-    coarse = LogLinear(coarse_nodes.T, coarse_log_f.T, bounded)
-    return _Curve(fine_nodes.T, fine_log_f.T, log_z, (log_z - coarse.log_integral).abs())
+    return LogLinear(coarse_nodes.T, coarse_log_f.T, bounded).log_integral
 
 
 def _bounded(target: Unnormalized) -> tuple[bool, bool]:
@@ -86,6 +100,7 @@ def _bounded(target: Unnormalized) -> tuple[bool, bool]:
     return bool(below), bool(above)
 
 
+@torch.no_grad()
 def _first_nodes(target: Unnormalized, n: int) -> Tensor:
     # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
     levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n

@@ -30,6 +30,7 @@ class Source:
     target: Unnormalized
     fitted: FullMixture | None = None
 
+    @torch.no_grad()
     def draws(self, u: Tensor) -> tuple[Tensor, Tensor]:
         """Turn points of the unit cube into draws.
 
@@ -41,7 +42,7 @@ class Source:
 
         Returns:
             Draws, shape (M, B, D), and the log density of the mixture there, shape (M, B), in float64, both
-            in standard units.
+            in standard units and not differentiated.
         """
         *others, (_, main) = self._parts()
         counts = [max(1, int(share * len(u))) for share, _ in others]

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from ebreg import importance, objectives
-from ebreg._utils import checks
+from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import Modes, Region, check_levels, quantiles
 from ebreg.distributions.ascent import modes_by_ascent
+from ebreg.predictive import draw_quantiles
 from ebreg.predictive.unnormalized import Unnormalized
 
 _UNRELIABLE_SIZE, _UNRELIABLE_ERROR = 100, 0.1
@@ -29,6 +30,8 @@ class WeightedDraws:
 
     Every verb is a weighted sum over the draws. Only what draws cannot say evaluates the energy: the density
     at other targets (``log_prob``, ``modes``, ``contains`` of a region).
+
+    Gradients reach the weights, which depend on x and on the energy; the draws are constants.
 
     Args:
         draws: In the user's units, shape (M, B, D). Rows are padded by draws of weight 0.
@@ -75,7 +78,7 @@ class WeightedDraws:
             n_draws=torch.full_like(log_partition, len(f), dtype=torch.long),
             log_partition=log_partition,
             log_partition_error=error,
-            effective_sample_size=importance.effective_sample_size(f, log_q),
+            effective_sample_size=importance.effective_sample_size(f.detach(), log_q),
             proposal=target.proposal_in_units,
             target=target,
             **others,
@@ -100,7 +103,7 @@ class WeightedDraws:
         # In standard units no square overflows or vanishes.
         scale = self.target.y_units.scale
         centred = (self.draws - self.mean) / scale
-        return scale * importance.expectation(centred.square(), self.weights).sqrt()
+        return scale * gradients.sqrt(importance.expectation(centred.square(), self.weights))
 
     @property
     def covariance(self) -> Tensor:
@@ -109,8 +112,9 @@ class WeightedDraws:
         return torch.einsum("mb,mbi,mbj->bij", self.weights, centred, centred)
 
     @property
+    @torch.no_grad()
     def pareto_k(self) -> Tensor:
-        """Of the draws in use, shape (B,)."""
+        """Of the draws in use, shape (B,); not differentiated."""
         k_hat = torch.empty_like(self.log_partition)
         for n in self.n_draws.unique().tolist():  # padding must not count
             rows = self.n_draws == n
@@ -125,7 +129,7 @@ class WeightedDraws:
         return ~(large & (self.log_partition_error <= _UNRELIABLE_ERROR))  # NaN included
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y, and in y alone."""
+        """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y too."""
         y = checks.numbers("y", y)
         points = self._points(y)
         if not len(points):
@@ -133,7 +137,7 @@ class WeightedDraws:
         return self._log_density(self.target.y_units(points)).reshape(y.shape[:-1])
 
     def cdf(self, y: Tensor) -> Tensor:
-        """P(Y <= y in every target): (..., B, D) -> (..., B)."""
+        """P(Y <= y in every target): (..., B, D) -> (..., B); its derivative in y is 0."""
         y = checks.numbers("y", y)
         below = [
             importance.expectation((self.draws <= point).all(dim=-1).to(self.draws), self.weights)
@@ -148,27 +152,41 @@ class WeightedDraws:
 
     def quantile(self, q: Tensor | float) -> Tensor:
         """Quantiles of each target by itself: levels () or (Q,) -> (B, D) or (Q, B, D)."""
-        return importance.quantile(self.draws, self.weights, check_levels(q))
+        levels = check_levels(q)
+        y = importance.quantile(self.draws, self.weights, levels)
+        if not gradients.tracked(self.weights):
+            return y
+        B, D = self.draws.shape[1:]
+        return self._with_gradient(y.reshape(-1, B, D), levels.reshape(-1, 1).expand(-1, B)).reshape(y.shape)
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, (M, B, D) -> (M, B, ...)."""
         return importance.expectation(fn(self.draws), self.weights)
 
+    @torch.no_grad()
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """Resampled from the draws by their weights, with replacement: they repeat. Shape (n, B, D)."""
+        """Resampled from the draws by their weights, with replacement: they repeat.
+
+        Shape (n, B, D), not differentiated.
+        """
         n = checks.at_least("n", n, 0)
         if not n or not len(self):
             return self.draws.new_empty(n, *self.draws.shape[1:])
         return importance.resample(self.draws, self.weights, n, generator)
 
+    @torch.no_grad()
     def modes(self) -> Modes:
-        """Local maxima, with the share of 128 equally weighted draws that climb to each."""
+        """Local maxima, with the share of 128 equally weighted draws that climb to each.
+
+        Not differentiated.
+        """
         starts = self.target.y_units(self._equally_weighted(_N_CLIMBERS))
         modes = modes_by_ascent(self._continued, starts)
         return Modes(tuple(replace(row, locations=self.target.to_units(row.locations)) for row in modes))
 
+    @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
-        """Where the density is above the threshold that holds ``mass``."""
+        """Where the density is above the threshold that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         threshold = importance.quantile(self.log_density, self.weights, 1 - mass)
         intervals = self._intervals(threshold) if self.draws.shape[-1] == 1 else None
@@ -237,8 +255,7 @@ class WeightedDraws:
 
     def _log_density(self, z: Tensor) -> Tensor:
         # In the user's units, at targets (n, B, D) in standard units.
-        with torch.set_grad_enabled(z.requires_grad and torch.is_grad_enabled()):
-            log_p = self.target.energy(z) - self.log_partition
+        log_p = self.target.energy(z) - self.log_partition
         tail = self.target.tail
         return log_p if tail is None else log_p.masked_fill(~tail.contains(z.detach()), -torch.inf)
 
@@ -269,7 +286,13 @@ class WeightedDraws:
 
     def _weighted_quantile(self, q: Tensor) -> Tensor:
         rows = zip(self.draws[..., 0].split(1, dim=1), self.weights.split(1, dim=1), q.T, strict=True)
-        return torch.cat([importance.quantile(*row) for row in rows], dim=1)
+        y = torch.cat([importance.quantile(*row) for row in rows], dim=1)
+        return self._with_gradient(y[..., None], q)[..., 0] if gradients.tracked(self.weights) else y
+
+    def _with_gradient(self, y: Tensor, q: Tensor) -> Tensor:
+        # Quantiles (Q, B, D) of levels (Q, B).
+        levels, size = q.to(self.draws), self.effective_sample_size
+        return draw_quantiles.with_gradient(y, levels, self.draws, self.weights, size)
 
 
 def _repeat_last(draws: Tensor, M: int) -> Tensor:
