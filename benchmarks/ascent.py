@@ -222,15 +222,19 @@ def main() -> None:
         toy_cases(options.records),
         *(image_cases(options.records, ImageSource(task, path)) for task, _, path in named),
     )
+    words = ["--data", *(f"{task}={Path(path).name}" for task, _, path in named)] if named else []
+    command = " ".join(["python -m benchmarks.ascent --records FOLDER", *words])
     rows: list[dict[str, Any]] = []
     for case in cases:
         rows += measure(case)
         print(f"{case.dataset}, seed {case.seed}: measured", flush=True)
-    words = ["--data", *(f"{task}={Path(path).name}" for task, _, path in named)] if named else []
-    command = " ".join(["python -m benchmarks.ascent --records FOLDER", *words])
-    rows.sort(key=lambda row: (row["dataset"], row["seed"]))
-    report.write_text(options.out / "runs.csv", report.rows_csv(rows))
-    report.write_text(options.out / "ascent.md", summary(rows, command))
+        write(options.out, rows, command)  # after every run: they take minutes
+
+
+def write(folder: Path, rows: Sequence[dict[str, Any]], command: str) -> None:
+    rows = sorted(rows, key=lambda row: (row["dataset"], row["seed"]))
+    report.write_text(folder / "runs.csv", report.rows_csv(rows))
+    report.write_text(folder / "ascent.md", summary(rows, command))
 
 
 if __name__ == "__main__":
