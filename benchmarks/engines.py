@@ -1,7 +1,7 @@
 """The two engines of predictions: error of the mean and of log Z by evaluations of f, for K = 1 and K = 4.
 
 ``python -m benchmarks.engines --out results/engines``. An ``EnergyRegressor``, with default settings but for
-K, is fitted to the paper's first 1-D set. The truth is the quadrature with 4,096 nodes.
+K, is fitted to the paper's first 1-D set. The truth is the quadrature with 16,384 nodes.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from ebreg.predictive import Accuracy, Predictive
 N_COMPONENTS = (1, 4)
 SIZES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 SEEDS = range(10)  # of the draws
-EXACT = Accuracy(n_nodes=4096, max_nodes=4096)
+EXACT = Accuracy(n_nodes=16_384, max_nodes=16_384)
 COLUMNS = (
     "K",
     "engine",

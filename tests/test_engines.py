@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Distribution, Independent, Laplace
 
 from ebreg import EnergyRegressor, importance, objectives, sampling
 from ebreg.distributions import GaussianMixture
 from ebreg.errors import TrustWarning
-from ebreg.models import EnergyModel
+from ebreg.models import EnergyModel, MixtureModel
 from ebreg.predictive import Accuracy, NodeDensity, WeightedDraws, normalize, self_normalized
 from support import normal, rng, target_of
 
@@ -146,3 +147,35 @@ def test_regressors_take_the_engine():
     few._chunks.model.proposal.means.bias.data.fill_(30.0)  # a proposal that misses the mass
     with pytest.warns(TrustWarning, match=r"effective sample size is small.*A larger n_draws"):
         _ = few.mean
+
+
+def test_gradients_reach_the_energy():
+    # f = -(y - m)^2 / 2: the mean moves with m, log Z does not, and log p(y) by y - m.
+    m = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    target = target_of(lambda y: -0.5 * (y[..., 0] - m).square(), wide(1))
+    p = self_normalized(target, Accuracy(engine="importance", n_draws=20_000))
+    (by_mean,) = torch.autograd.grad(p.mean.sum() / B, m, retain_graph=True)
+    (by_log_z,) = torch.autograd.grad(p.log_partition.sum() / B, m, retain_graph=True)
+    (by_log_p,) = torch.autograd.grad(p.log_prob(torch.ones(B, 1)).sum() / B, m, retain_graph=True)
+    (by_median,) = torch.autograd.grad(p.quantile(0.5).sum() / B, m)
+    assert abs(by_mean - 1) < 0.05
+    assert abs(by_log_z) < 0.05
+    assert abs(by_log_p - 0.7) < 0.05
+    assert abs(by_median - 1) < 0.15
+    assert not p.sample(3, rng()).requires_grad
+
+
+def test_gradients_reach_a_distribution_that_answers_by_draws():
+    # A Laplace distribution around the input: the mean and the quantiles move with it.
+    class Around(torch.nn.Module):
+        def forward(self, h: Tensor) -> Distribution:
+            return Independent(Laplace(h, torch.ones_like(h)), 1)
+
+    model = MixtureModel(torch.nn.Identity(), Around(), n_targets=1).double()
+    x = normal(B, 1).requires_grad_()
+    p = model.predictive(x, Accuracy(n_draws=20_000))
+    for answer, near in ((p.mean, 0.02), (p.quantile(0.8), 0.1)):
+        (slope,) = torch.autograd.grad(answer.sum(), x, retain_graph=True)
+        torch.testing.assert_close(slope, torch.ones(B, 1).double(), rtol=0, atol=near)
+    (slope,) = torch.autograd.grad(p.log_prob(x.detach() + 2).sum(), x)
+    torch.testing.assert_close(slope, torch.ones(B, 1).double())

@@ -201,12 +201,12 @@ class TestBackbone:
 
     @pytest.mark.parametrize("module", [nn.Linear(3, 5), nn.Linear(3, 4), nn.Flatten()])
     def test_of_another_shape_is_refused(self, fitted, tmp_path, module):
-        with pytest.raises(ModelFileError, match="or another backbone given"):
+        with pytest.raises(ModelFileError, match="or another network given"):
             ebreg.load(_copy(fitted("mixture, backbone"), tmp_path / "model"), backbone=module)
 
     def test_in_another_precision_is_refused(self, fitted, tmp_path):
         path = _copy(fitted("mixture, backbone"), tmp_path / "model")
-        with pytest.raises(ModelFileError, match=r"of another type: backbone.* or another backbone given"):
+        with pytest.raises(ModelFileError, match=r"of another type: backbone.* or another network given"):
             ebreg.load(path, backbone=pixels().double())
 
     def test_on_tokens(self, tmp_path):

@@ -172,9 +172,22 @@ def test_which_proposals_are_sampled_row_by_row(name):
 def test_all_rows_are_drawn_in_one_call_of_the_head(name):
     head, calls = head_of(name, 2), []
     head.register_forward_hook(lambda *_: calls.append(1))
-    q = proposal_rows(head, normal(50, H))
-    q.log_prob(q.from_uniform(sobol(8, 2)[:, None].expand(-1, 50, -1)))
+    with torch.no_grad():
+        q = proposal_rows(head, normal(50, H))
+        q.log_prob(q.from_uniform(sobol(8, 2)[:, None].expand(-1, 50, -1)))
     assert len(calls) <= 2
+
+
+@family
+def test_densities_have_gradients_after_answers_without(name, D):
+    head = head_of(name, D)
+    with torch.no_grad():
+        q = proposal_rows(head, normal(3, H))
+        y = q.from_uniform(sobol(4, D)[:, None].expand(-1, 3, -1))
+        q.log_prob(y)
+    if name not in {"mixture", "full-mixture"}:  # those are tensors, made once
+        q.log_prob(y).sum().backward()
+        assert all(parameter.grad is not None for parameter in head.parameters())
 
 
 @pytest.mark.parametrize("name", sorted(set(HEADS) - ROW_BY_ROW))

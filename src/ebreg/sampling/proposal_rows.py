@@ -47,9 +47,13 @@ class ProposalRows:
         """The distribution of shift + scale * y, for y in the units of the head; both have shape (D,)."""
         return type(self)(self._head, self._h, shift, scale)
 
-    @cached_property
+    @property
     def distribution(self) -> Distribution:
         """All rows as one torch Distribution."""
+        return self._of(self._h) if torch.is_grad_enabled() else self._without_graph
+
+    @cached_property
+    def _without_graph(self) -> Distribution:
         return self._of(self._h)
 
     def log_prob(self, y: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     found = state_dicts.differences(module.state_dict(), tensors)
     if found:
         raise ModelFileError(
-            f"the weights do not fit the networks ({found}); the folder was edited, or another backbone given"
+            f"the weights do not fit the networks ({found}); the folder was edited, or another network given"
         )
     # Bounds are buffers, and infinite where a target has none.
     buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
