@@ -28,8 +28,8 @@ def main() -> None:
     text = [
         "# The paper's claims, by runs with the same seed",
         "",
-        "Made by `python -m benchmarks.claims`. Mean difference ± its standard error, and the number of seeds",
-        "with a lower value for the first. The best sigma of a metric is the one with the lowest mean on the",
+        "Made by `python -m benchmarks.claims`. Mean difference ± its standard error, number of seeds with",
+        "a lower value for the first. The best sigma of a metric is the one with the lowest mean on the",
         "test images, which favours NCE.",
         "",
         "## Ours against NCE",

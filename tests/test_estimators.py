@@ -647,7 +647,7 @@ class TestDocumentation:
     def test_what_both_have_is_the_same(self):
         energy, mixture = self.arguments(EnergyRegressor), self.arguments(MixtureDensityRegressor)
         different = {name for name in energy.keys() & mixture.keys() if energy[name] != mixture[name]}
-        assert different == {"n_components", "n_draws"}  # which have another meaning
+        assert different == {"n_components", "n_draws", "proposal"}  # which have another meaning
         energy, mixture = (inspect.signature(kind) for kind in (EnergyRegressor, MixtureDensityRegressor))
         defaults = {name: parameter.default for name, parameter in energy.parameters.items()}
         for name, parameter in mixture.parameters.items():

@@ -154,7 +154,7 @@ class TestNumbers:
 
     def test_the_command_line_has_the_same(self):
         parser = argparse.ArgumentParser()
-        image_options.add_to(parser)
+        image_options.add_recipe(parser)
         assert image_options.recipe_of(parser.parse_args([])) == PAPER
 
 
