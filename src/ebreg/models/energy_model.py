@@ -1,0 +1,116 @@
+"""EnergyModel: an energy with its proposal, on one backbone."""
+
+from typing import Self
+
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from ebreg import networks
+from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.models.heads import FAILURES, distribution_of, explained, targets_of
+from ebreg.models.model import Model
+from ebreg.networks import Networks
+from ebreg.predictive import Accuracy, Predictive, Unnormalized, normalize
+from ebreg.sampling import proposal_rows
+from ebreg.units import Bounds, Standardizer, Tail, Units
+
+
+class EnergyModel(Model):
+    """p(y | x) proportional to exp f(x, y), with the proposal q(y | x) that makes it usable.
+
+    Args:
+        backbone: Turns inputs into features (B, H).
+        energy: f: features (B, H) and targets (M, B, D) or (B, D) -> (M, B) or (B,).
+        proposal: Turns features into a torch Distribution with batch shape (B,) and event shape (D,). If it
+            has a :func:`ebreg.sampling.uniform_map`, as flows have, all rows are sampled at once.
+        n_targets: D; read off an EnergyHead.
+        x_units: See :class:`Model`.
+        y_units: See :class:`Model`.
+        tail: Where the energy ends, in standard units; None leaves f to the network alone.
+        bounds: See :class:`Model`.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        energy: nn.Module,
+        proposal: nn.Module,
+        n_targets: int | None = None,
+        x_units: nn.Module | None = None,
+        y_units: Standardizer | None = None,
+        tail: Tail | None = None,
+        bounds: Bounds | None = None,
+    ):
+        super().__init__(backbone, targets_of(energy, n_targets), x_units, y_units, bounds)
+        self.energy = energy
+        self.proposal = proposal
+        self.tail = tail
+
+    @classmethod
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
+        """From networks and units that go together; None: the networks work in the user's units."""
+        if units is None:
+            return cls(parts.backbone, parts.energy, parts.mixture)
+        return cls(
+            parts.backbone,
+            parts.energy,
+            parts.mixture,
+            n_targets=len(units.y.shift),
+            x_units=units.x,
+            y_units=units.y,
+            tail=units.tail,
+            bounds=units.bounds,
+        )
+
+    @property
+    def standard_bounds(self) -> Bounds | None:
+        """The bounds of the targets in standard units; None where there are none."""
+        return None if self.tail is None or self.tail.bounds.are_open else self.tail.bounds
+
+    def f(self, h: Tensor, y: Tensor) -> Tensor:
+        """Energy in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
+        if self.tail is None:
+            return self._energy(h, y)
+        inside, penalty = self.tail.split(y)
+        return self._energy(h, inside) - penalty
+
+    def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
+        """Energy at targets that all rows share, in standard units: (B, H) and (G, D) -> (G, B)."""
+        grid = getattr(self.energy, "grid", None)
+        if grid is None:  # an energy of the user's own
+            return self.f(h, y[:, None].expand(-1, len(h), -1))
+        if self.tail is None:
+            return grid(h, y)
+        inside, penalty = self.tail.split(y)
+        return grid(h, inside) - penalty[:, None]
+
+    def q(self, h: Tensor) -> Distribution:
+        """The proposal in standard units, from features (B, H)."""
+        return distribution_of("proposal", self.proposal, h, self.n_targets)
+
+    def _energy(self, h: Tensor, y: Tensor) -> Tensor:
+        if isinstance(self.energy, networks.EnergyHead):
+            return self.energy(h, y)
+        try:
+            f = self.energy(h, y)
+        except FAILURES as error:
+            shapes = f"features of shape {tuple(h.shape)} and targets of shape {tuple(y.shape)}"
+            raise explained("energy", shapes, error) from error
+        if not isinstance(f, Tensor) or f.shape != y.shape[:-1]:
+            got = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
+            raise ValueError(
+                f"energy must return one value for each target, shape {tuple(y.shape[:-1])} for targets of "
+                f"shape {tuple(y.shape)}; it returned {got}"
+            )
+        return f
+
+    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
+        return normalize(self._unnormalized(h), accuracy)
+
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
+        proposal = proposal_rows(self.q, h)
+        return Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
+
+    def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
+        with evaluation_mode(self):
+            return self.f(h, y.to(h.dtype))

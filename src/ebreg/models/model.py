@@ -1,0 +1,214 @@
+"""Model: the base of the models, a backbone with the units of x and y."""
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from ebreg import networks
+from ebreg._utils import checks
+from ebreg.errors import UndefinedError
+from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.models.heads import FAILURES, explained
+from ebreg.networks import DEFAULT_PROPOSAL, Networks
+from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, ascend
+from ebreg.units import Bounds, Standardizer, Units
+
+# Inputs further out than this many standard deviations are clamped: networks overflow in the end.
+_FARTHEST = 1e6
+
+
+class Model(nn.Module):
+    """Base of the models: a backbone, and the units of x and y.
+
+    Args:
+        backbone: Turns inputs into features (B, H).
+        n_targets: D.
+        x_units: Applied to x before the backbone; None hands x to the backbone as it is.
+        y_units: None keeps the user's units inside too.
+        bounds: Bounds of the targets, in the user's units; the heads have them in standard units.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        n_targets: int,
+        x_units: nn.Module | None = None,
+        y_units: Standardizer | None = None,
+        bounds: Bounds | None = None,
+    ):
+        super().__init__()
+        self.backbone = backbone
+        self.n_targets = n_targets
+        self.x_units = x_units
+        self.y_units = y_units or Standardizer.identity(n_targets, "y")
+        self.bounds = bounds or Bounds.none(n_targets)
+
+    @classmethod
+    def of(cls, parts: Networks, units: Units | None = None) -> Self:
+        """From networks and units that go together."""
+        raise NotImplementedError  # abstract
+
+    @classmethod
+    def for_table(
+        cls,
+        x: Any,
+        y: Any,
+        n_components: int = 8,
+        width: int = 64,
+        bounds: Bounds | None = None,
+        proposal: Any = DEFAULT_PROPOSAL,
+        energy: Any = None,
+    ) -> Self:
+        """The default for a table x (n, C) with targets y (n, D), in their units.
+
+        Args:
+            x: Inputs.
+            y: Targets.
+            n_components: K.
+            width: Of the layers.
+            bounds: Of the targets, in the user's units.
+            proposal: The head that gives q: "mixture", a name in ``ebreg.networks.PROPOSALS``, a module, or a
+                function of H (here the width) and D that returns a module.
+            energy: The head that gives f: a module, or such a function; None: an ``EnergyHead``.
+        """
+        x, y = checks.table("x", x), checks.table("y", y)
+        units = Units.of(x, y, bounds)
+        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
+        parts = networks.with_heads(parts, proposal, energy, width, y.shape[1], n_components)
+        return cls.of(parts, units)
+
+    @property
+    def reference(self) -> Tensor:
+        """A tensor with the dtype and device that the heads compute in."""
+        heads = (p for part in self.children() if part is not self.backbone for p in part.parameters())
+        return next(heads, next(self.backbone.parameters(), self.y_units.scale))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Inputs in the user's units -> features (B, H)."""
+        if self.x_units is not None:
+            x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
+        own = next(self.backbone.parameters(), self.reference)
+        x = x.to(own.dtype) if x.is_floating_point() else x
+        try:
+            h = self.backbone(x)
+        except FAILURES as error:
+            if isinstance(self.backbone, networks.MLP):
+                raise  # not the user's mistake
+            raise explained("the backbone", f"inputs of shape {tuple(x.shape)}, {x.dtype}", error) from error
+        dtype = self.reference.dtype
+        return h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
+
+    def q(self, h: Tensor) -> Distribution:
+        """Proposal or mixture, in standard units, from features (B, H)."""
+        raise NotImplementedError  # abstract
+
+    def standardize(self, y: Tensor) -> Tensor:
+        """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
+        return self.y_units(y).to(self.reference.dtype)
+
+    def predictive(self, x: Any, accuracy: Accuracy | None = None) -> Predictive:
+        """p(y | x) in the user's units for a batch of inputs, with the networks in evaluation mode.
+
+        Where gradients are enabled, the answers of the distribution are differentiable with respect to x and
+        the parameters: ``log_prob``, ``mean``, ``variance``, ``stddev``, ``covariance``, ``quantile``,
+        ``icdf``, ``cdf``, ``expectation`` and ``log_partition``. The graph of the networks at all nodes or
+        draws is then kept in memory. ``with torch.no_grad():`` around the call saves memory and time.
+
+        Args:
+            x: A batch of inputs: a tensor, or what can be turned into one.
+            accuracy: Nodes, draws and tolerances, for an EnergyModel; None: the defaults.
+        """
+        x = self._inputs(x)
+        if not isinstance(accuracy, Accuracy | None):
+            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
+        with evaluation_mode(self):
+            return self._predictive(self.finite_features(x), accuracy or DEFAULT)
+
+    def _inputs(self, x: Any) -> Tensor:
+        x = checks.numbers("x", x).to(self.reference.device)
+        if x.dim() < 2:
+            raise ValueError(f"x must have shape (B, ...), one input a row; got {tuple(x.shape)}")
+        checks.finite("x", x)
+        return x
+
+    def finite_features(self, x: Tensor) -> Tensor:
+        """As :meth:`features`, with an UndefinedError where they are not finite."""
+        h = self.features(x)
+        if h.dim() != 2 or len(h) != len(x):
+            shapes = f"{tuple(h.shape)} for inputs of shape {tuple(x.shape)}"
+            raise ValueError(f"the backbone must turn B inputs into features (B, H); it gave {shapes}")
+        bad = ~torch.isfinite(h).flatten(1).all(dim=1)
+        if bad.any():
+            raise UndefinedError(
+                "features are not finite: some inputs are too large for the precision of the backbone, or "
+                "its weights are not finite"
+            )
+        return h
+
+    def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
+        """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
+        return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+
+    def gradient_ascent(
+        self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
+    ) -> Tensor:
+        r"""Targets near a local maximum of the density: T steps of gradient ascent, as earlier work predicts.
+
+        In standard units, :math:`y \leftarrow y + \lambda \nabla_y f(x, y)`; a step that would lower f is not
+        taken and halves :math:`\lambda` of its row. For a :class:`MixtureModel` f is log q. The networks are
+        in evaluation mode, and no row depends on the others. y stays within the bounds, and a start beyond
+        the range where the tail begins is first moved to the nearest point of it, which is higher.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            y_start: The initial estimates, in the user's units, (B, D); None: the mean of the proposal.
+            n_steps: T.
+            step_size: The first :math:`\lambda`, in standard units squared, so that the unit of y does not
+                matter. A longer one may leap over the nearest maximum.
+
+        Returns:
+            Shape (B, D), in the user's units and float64, none with a lower density than it started from.
+        """
+        # Gradients are needed, also where the caller has switched them off.
+        with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self):
+            x = self._inputs(x)
+            start = None if y_start is None else self._start(y_start, len(x))
+            h = self.finite_features(x.clone() if x.is_inference() else x)
+            return ascend(self._unnormalized(h), start, n_steps, step_size)
+
+    def check_start(self, y_start: Tensor) -> None:
+        """Require initial estimates, (n, D), that are finite and within the bounds."""
+        checks.finite("y_start", y_start)
+        self.bounds.check("y_start", y_start, advice="clip y_start to the bounds")
+
+    def _start(self, y_start: Any, n_rows: int) -> Tensor:
+        y = checks.numbers("y_start", y_start).detach().to(self.y_units.scale)
+        checks.shape("y_start", y, (n_rows, self.n_targets))
+        self.check_start(y)
+        return y
+
+    def to_float64(self) -> Self:
+        """Turn the library's own networks to float64, in place, and return the model.
+
+        A row's answer then does not depend, to some 1e-12, on the rows computed beside it. A backbone that
+        the user brought keeps its dtype: it may well cast its inputs itself.
+        """
+        return self._cast(torch.float64)
+
+    def to_float32(self) -> Self:
+        """Turn the library's own networks to float32, in which they train, and return the model."""
+        return self._cast(torch.float32)
+
+    def _cast(self, dtype: torch.dtype) -> Self:
+        for part in self.children():
+            if part is not self.backbone or isinstance(part, networks.MLP):
+                part.to(dtype)
+        return self
+
+    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
+        raise NotImplementedError  # abstract
+
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
+        raise NotImplementedError  # abstract
