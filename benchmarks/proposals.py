@@ -138,7 +138,7 @@ def write_summary(path: Path, out: Path) -> None:
 def spread(values: list[float]) -> str:
     middle = statistics.median(values)
     if min(values) == max(values):
-        return f"{middle:.4g}"
+        return f"{middle:g}"
     return f"{middle:.4g} ({min(values):.4g} to {max(values):.4g})"
 
 
