@@ -179,5 +179,5 @@ def test_energies_that_are_not_numbers_are_explained(D):
     model = model_of(D)
     model.energy.output_layer.bias.data.fill_(torch.nan)
     p = prediction(model, torch.randn(4, 3, dtype=torch.float64), n_draws=128, max_draws=128)
-    with pytest.raises(UndefinedError, match="energy is NaN or infinite for some targets"):
+    with pytest.raises(UndefinedError, match="is NaN or infinite for some targets"):
         _ = p.unreliable

@@ -16,18 +16,21 @@ from torch.distributions import (
     MultivariateNormal,
     Normal,
     StudentT,
+    Uniform,
 )
 
 import ebreg
 from ebreg import EnergyRegressor, MixtureDensityRegressor, methods, networks, objectives
 from ebreg.distributions import FullMixture, GaussianMixture
 from ebreg.errors import ModelFileError, UndefinedError
+from ebreg.estimators.chunks import Chunks
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import MLP, EnergyHead, FullMixtureHead, MixtureHead
 from ebreg.predictive import Accuracy
 from ebreg.sampling import (
     AllAtOnce,
     RowByRow,
+    Stratified,
     draw,
     independent,
     place,
@@ -36,7 +39,7 @@ from ebreg.sampling import (
     stratified,
     uniform_map,
 )
-from ebreg.units import Standardizer, Tail
+from ebreg.units import Bounds, Standardizer, Tail
 from support import normal, rng
 
 FEW = Accuracy(n_draws=256, max_draws=256)
@@ -178,16 +181,16 @@ def test_all_rows_are_drawn_in_one_call_of_the_head(name):
     assert len(calls) <= 2
 
 
-@family
+@pytest.mark.parametrize("name", sorted(set(HEADS) - {"mixture", "full-mixture"}))  # those are tensors
+@pytest.mark.parametrize("D", [1, 2])
 def test_densities_have_gradients_after_answers_without(name, D):
     head = head_of(name, D)
     with torch.no_grad():
         q = proposal_rows(head, normal(3, H))
         y = q.from_uniform(sobol(4, D)[:, None].expand(-1, 3, -1))
         q.log_prob(y)
-    if name not in {"mixture", "full-mixture"}:  # those are tensors, made once
-        q.log_prob(y).sum().backward()
-        assert all(parameter.grad is not None for parameter in head.parameters())
+    q.log_prob(y).sum().backward()
+    assert all(parameter.grad is not None for parameter in head.parameters())
 
 
 @pytest.mark.parametrize("name", sorted(set(HEADS) - ROW_BY_ROW))
@@ -215,6 +218,47 @@ def test_the_map_reaches_far_tails_in_single_precision():
     y = draw(q, torch.tensor([2.0**-32, 1 - 2.0**-32], dtype=torch.float64)[:, None, None])[:, 0, 0]
     assert torch.isfinite(y).all()
     assert y[0] < -6
+
+
+class Shifted:
+    """A distribution of the user's own with ``from_uniform``, and without ``place``."""
+
+    batch_shape, event_shape = (3,), (1,)
+
+    def __init__(self):
+        self.shift = torch.zeros(1, requires_grad=True)
+
+    def from_uniform(self, u: Tensor) -> Tensor:
+        return self.shift + torch.special.ndtri(u)
+
+    def log_prob(self, y: Tensor) -> Tensor:
+        return Normal(self.shift, 1.0).log_prob(y).sum(dim=-1)
+
+
+def test_draws_without_a_known_place_are_finite_and_constant():
+    sampler = Stratified(31)
+    u = sampler.points(3, 1, rng())
+    u[1:-1, :, 0] = (torch.arange(31) + 1)[:, None] / 32  # each on the lower border of its stratum
+    draws = sampler(Shifted(), torch.zeros(3, 1), u)
+    assert draws.taken is None
+    assert torch.isfinite(draws.y).all()
+    assert not draws.y.requires_grad
+
+
+def test_stratified_nce_with_a_flow_has_no_gradient_at_the_truth():
+    # At f = log p = log q the expected gradient vanishes if target and noise are exchangeable.
+    n, D = 4000, 2
+    q = head_of("zuko spline flow", D)(normal(1, H).expand(n, -1))
+    sampler, y = Stratified(7), draw(q, independent(1, n, D, rng(2)).double())[0]
+    draws = sampler(q, y, sampler.points(n, D, rng(3)))
+    values = torch.cat([y[None], draws.y])
+    log_q = q.log_prob(values).detach()
+    for test_function in (values[..., 0], values[..., 1].square(), values.prod(dim=-1)):
+        amount = torch.zeros(n, dtype=torch.float64, requires_grad=True)
+        f = log_q + amount * test_function
+        loss = objectives.nce(f[0], log_q[0], draws.as_noise(f[1:]), log_q[1:])
+        (gradient,) = torch.autograd.grad(loss.sum(), amount)
+        assert gradient.mean().abs() < 4 * gradient.std() / math.sqrt(n)
 
 
 def test_draws_follow_the_points():
@@ -401,6 +445,58 @@ def test_targets_outside_of_the_support_have_no_density():
     assert ((p.draws > 0) & (p.draws < 1)).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@family
+def test_proposals_answer_in_the_users_units(name, D, dtype):
+    model, (x, y) = energy_model(name, D).to(dtype), data(D)
+    with torch.no_grad():
+        q = model.predictive(x[:3], FEW).proposal
+        z = model.standardize(y[:3])
+        expected = model.q(model.features(x[:3])).log_prob(z).double() - model.y_units.scale.log().sum()
+        torch.testing.assert_close(q.log_prob(y[None, :3])[0].double(), expected, rtol=0, atol=1e-3)
+        assert q[0].log_prob(y[None, :1]).shape == (1, 1)
+
+
+def test_a_bounded_support_in_the_users_units():
+    head = PlainHead(H, 1, lambda m, s: Independent(Uniform(-1 + 0 * m, 1 + 0 * s), 1))
+    q = proposal_rows(head, normal(2, H).float()).rescaled(torch.tensor([10.0]), torch.tensor([2.0]))
+    y = torch.tensor([[[9.0], [13.0]]])
+    torch.testing.assert_close(q.log_prob(y), torch.tensor([[-math.log(4), -math.inf]]))
+
+
+class NoisyHead(PlainHead):
+    """A head that answers otherwise in training mode."""
+
+    def forward(self, h: Tensor):
+        return super().forward(nn.functional.dropout(h, 0.5, self.training))
+
+
+@pytest.mark.parametrize("D", [1, 2])
+def test_questions_are_answered_in_evaluation_mode(D):
+    model, (x, y) = energy_model("mixture", D), data(D)
+    model.proposal = NoisyHead(H, D, lambda m, s: Independent(Laplace(m, s), 1)).double()
+    model.train()
+    with torch.no_grad():
+        p = model.predictive(x[:3], FEW)
+        first, second = (p[[0]].proposal.log_prob(y[None, :1]) for _ in range(2))
+        assert torch.equal(first, second)
+        assert torch.equal(p.proposal[[0]].log_prob(y[None, :1]), first)
+    assert model.proposal.training
+
+
+def test_chunks_of_draws_get_fewer_rows():
+    x, y = data(1)
+    model = MixtureModel.for_table(x, y, proposal="flow", width=8)
+    rows = [Chunks(model, x, Accuracy(n_draws=n)).n_rows for n in (2048, 200_000)]
+    assert rows[0] > 50 * rows[1]
+    energy = EnergyModel.for_table(x, y, width=8)
+    rows = [
+        Chunks(energy, x, Accuracy(engine="importance", n_draws=32_768, max_draws=most)).n_rows
+        for most in (None, 32_768)
+    ]
+    assert rows[0] == rows[1] == 256
+
+
 # Regressors
 
 
@@ -561,20 +657,45 @@ def test_energies_that_do_not_fit_are_explained(energy, error, message):
 @pytest.mark.parametrize("D", [1, 2])
 def test_an_energy_that_overflows_later_is_explained(D):
     class Overflowing(OwnEnergy):
+        limit = math.inf
+
         def forward(self, h, y):
-            return torch.where(y[..., 0] > 2, math.nan, super().forward(h, y))
+            return torch.where(y[..., 0] > self.limit, math.nan, super().forward(h, y))
 
     x, y = data(D)
     model = EnergyModel.for_table(x, y, energy=Overflowing, width=8)
-    with pytest.raises(UndefinedError, match="energy is NaN or infinite"):
+    model.energy.limit = 2.0
+    with pytest.raises(UndefinedError, match="energy, or log density, is NaN or infinite"):
         model.predictive(x[:2])
 
 
 @pytest.mark.parametrize("proposal", ["flow", "full-mixture"])
-def test_bounds_need_a_proposal_that_keeps_them(proposal):
-    with pytest.raises(ValueError, match=r"proposal must stay within bounds.*leave out bounds"):
-        EnergyRegressor(proposal=proposal, bounds=(0, None), **QUICK).fit(X, abs(Y))
+@pytest.mark.parametrize("bounds", [(0, None), (-100, 100), (None, 30)])
+def test_bounds_need_a_proposal_that_keeps_them(proposal, bounds):
+    for kind in (EnergyRegressor, MixtureDensityRegressor):
+        with pytest.raises(ValueError, match=r"proposal must stay within bounds.*leave out bounds"):
+            kind(proposal=proposal, bounds=bounds, **QUICK).fit(X, abs(Y))
+    box = Bounds(torch.tensor([0.0]), torch.tensor([100.0]))
+    with pytest.raises(ValueError, match="proposal must stay within bounds"):
+        EnergyModel.for_table(X, abs(Y)[:, None], proposal=proposal, bounds=box)
 
 
-def test_named_networks_are_listed():
-    assert list(networks.PROPOSALS) == ["full-mixture", "flow"]
+def test_a_proposal_with_a_bounded_support_keeps_bounds():
+    # In standard units the range of Y ends at about 4; this q ends a little inside of the bounds.
+    def uniform(n_features: int, n_targets: int) -> nn.Module:
+        return PlainHead(n_features, n_targets, lambda m, s: Independent(Uniform(-5 + 0 * m, 5 + 0 * s), 1))
+
+    reg = EnergyRegressor(proposal=uniform, bounds=(-60, 60), **QUICK).fit(X, Y)
+    assert abs(reg.sample(X[:5], 100, random_state=0)).max() < 60
+
+
+def test_a_support_that_leaves_out_targets_is_explained():
+    def log_normal(n_features: int, n_targets: int) -> nn.Module:
+        return PlainHead(n_features, n_targets, lambda m, s: Independent(LogNormal(m, s), 1))
+
+    with pytest.raises(ValueError, match="proposal must have a support that holds all targets"):
+        EnergyRegressor(proposal=log_normal, **QUICK).fit(X, Y)
+
+
+def test_named_proposals_are_tested():
+    assert set(networks.PROPOSALS) <= {arguments.get("proposal") for arguments in REGRESSORS.values()}

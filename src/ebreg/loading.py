@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ebreg._utils import checks
 from ebreg.errors import ModelFileError
 from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor
-from ebreg.estimators.own_networks import OwnNetworks
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.saving import files, folders
 
 
@@ -40,8 +40,8 @@ def load(
     """
     path, where = Path(path), checks.device(device)
     tensors, facts = folders.read(path)
-    own = OwnNetworks(backbone, proposal, energy)
-    _check_own(path, facts.get("own_networks"), own)
+    own = CustomNetworks(backbone, proposal, energy)
+    _check_own(path, facts.get("custom_networks"), own)
     try:
         model = _reader(facts.get("kind"))(facts, tensors, own)
     except ModelFileError as error:
@@ -55,7 +55,7 @@ def load(
     return model
 
 
-def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], OwnNetworks], Any]:
+def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], CustomNetworks], Any]:
     readers: dict[Any, Callable[..., Any]] = {
         EnergyRegressor.__name__: EnergyRegressor._from_facts,
         MixtureDensityRegressor.__name__: MixtureDensityRegressor._from_facts,
@@ -65,21 +65,22 @@ def _reader(kind: Any) -> Callable[[dict[str, Any], dict[str, Tensor], OwnNetwor
     return readers[kind]
 
 
-def _image_model(facts: dict[str, Any], tensors: dict[str, Tensor], own: OwnNetworks) -> nn.Module:
+def _image_model(facts: dict[str, Any], tensors: dict[str, Tensor], own: CustomNetworks) -> nn.Module:
     from ebreg.experiments.images import saving  # imports all experiments, which regressors do not need
 
     return saving.from_facts(facts, tensors)
 
 
-def _check_own(path: Path, saved: Any, own: OwnNetworks) -> None:
+def _check_own(path: Path, saved: Any, own: CustomNetworks) -> None:
     if own.backbone is not None and not isinstance(own.backbone, nn.Module):
         raise TypeError(f"backbone must be a torch.nn.Module, got {type(own.backbone).__name__}")
     needed = [name for name in saved if isinstance(name, str)] if isinstance(saved, list) else []
-    for name in needed:
-        if name not in own.names:
-            raise ModelFileError(
-                f"{path} was trained with networks of your own: load it with load(path, {name}=module)"
-            )
+    missing = [name for name in needed if name not in own.names]
+    if missing:
+        arguments = ", ".join(f"{name}=module" for name in missing)
+        raise ModelFileError(
+            f"{path} was trained with networks of your own: load it with load(path, {arguments})"
+        )
     for name in own.names:
         if name not in needed:
             raise ModelFileError(f"{path} has no {name} of your own: load it without the argument {name}")

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 # A quantile may move by this many times its own scale for a change of the level by its distance from 0 or 1.
 # In a gap between two modes it jumps, and its true derivative is infinite.
@@ -71,8 +72,7 @@ class _Quantile(torch.autograd.Function):
         return y.clone()
 
     @staticmethod
+    @once_differentiable  # y and the density depend on the parameters too
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        if torch.is_grad_enabled():  # y and the density depend on the parameters too
-            raise RuntimeError("quantiles can be differentiated once; do not pass create_graph=True")
         (sparsity,) = ctx.saved_tensors
         return -grad * sparsity, None, None

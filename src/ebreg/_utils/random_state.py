@@ -13,7 +13,11 @@ _LOCK = threading.RLock()
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Context in which random numbers of torch (initial weights, dropout) come from a seed."""
-    devices = [device] if device is not None and device.type == "cuda" else []
-    with _LOCK, torch.random.fork_rng(devices=devices):
-        torch.random.manual_seed(seed % 2**63)
+    on_gpu = device is not None and device.type == "cuda"
+    with _LOCK, torch.random.fork_rng(devices=[device] if on_gpu else []):
+        # Not torch.manual_seed, which seeds every GPU: only what is restored may be seeded.
+        torch.default_generator.manual_seed(seed % 2**63)
+        if on_gpu:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed % 2**63)
         yield

@@ -17,8 +17,8 @@ from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.chunks import Chunks
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
-from ebreg.estimators.own_networks import OwnNetworks, check_heads
 from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.rows import Rows
 from ebreg.estimators.saving import Saving
@@ -85,7 +85,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 interrupted_=final.interrupted,
                 target_names_=targets.names,
                 _drop_target_axis=targets.drop_axis,
-                _fitted_networks=OwnNetworks.of(self),
+                _fitted_networks=CustomNetworks.of(self),
             )
         return self
 
@@ -200,11 +200,11 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             return self.design_, self._method(warm_start.trainable_copy(self.model_), None).to(device)
         # The initial weights come from the seed, and the global random state does not change.
         with seeded(seed):
-            own = OwnNetworks.of(self)
+            own = CustomNetworks.of(self)
             blueprint = Blueprint.of(rows, train, self.n_components, self.width, own, self.proposal)
             model = self._keeps.of(blueprint.networks(), blueprint.units)
             if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
-                check_heads(model, train.x)
+                model.check_heads(train.x, train.y)
             return blueprint.design, self._method(model, blueprint).to(device)
 
     def _trainer(self, seed: int) -> Trainer:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from ebreg._utils import checks
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
-from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.estimators.rows import Rows
 from ebreg.models import evaluation_mode
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
@@ -28,7 +28,7 @@ class Blueprint:
 
     design: Design
     units: Units
-    own: OwnNetworks
+    own: CustomNetworks
 
     @classmethod
     def of(
@@ -37,7 +37,7 @@ class Blueprint:
         train: TensorData,
         n_components: int,
         width: int,
-        own: OwnNetworks,
+        own: CustomNetworks,
         proposal: Any = DEFAULT_PROPOSAL,
     ) -> "Blueprint":
         """For the rows of a fit; the units are those of the training rows."""

@@ -42,8 +42,8 @@ class Chunks:
 
     @property
     def by_draws(self) -> bool:
-        """Whether the rows of an energy are answered by draws, not by nodes."""
-        return self.model.n_targets > 1 or (self.accuracy or DEFAULT).engine == "importance"
+        """Whether the rows are answered by draws."""
+        return self.model.answers_by_draws(self.accuracy or DEFAULT)
 
     def __iter__(self) -> Iterator[tuple[slice, Predictive]]:
         """Rows and their distribution; at least one chunk, also of no rows: it has the shapes of answers."""

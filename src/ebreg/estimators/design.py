@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from ebreg.estimators.own_networks import OwnNetworks
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.networks import DEFAULT_PROPOSAL, Networks, smooth_heads, table
 from ebreg.units import Bounds
 
@@ -31,7 +31,7 @@ class Design:
     bounded: bool
     proposal: str | None = DEFAULT_PROPOSAL
 
-    def networks(self, bounds: Bounds, own: OwnNetworks) -> Networks:
+    def networks(self, bounds: Bounds, own: CustomNetworks) -> Networks:
         """New networks, for bounds in standard units, without the heads that are not the presets'."""
         shared = (self.n_targets, self.n_components, self.width, self.min_scale, bounds)
         if self.n_inputs is not None:
@@ -40,7 +40,7 @@ class Design:
             raise ValueError("the model was fitted with a backbone of the user's own: pass it as backbone")
         return replace(smooth_heads(self.n_features, *shared), backbone=own.backbone)
 
-    def with_heads(self, parts: Networks, own: OwnNetworks) -> Networks:
+    def with_heads(self, parts: Networks, own: CustomNetworks) -> Networks:
         """Networks with the other heads, where there are any."""
         return own.heads(
             parts,

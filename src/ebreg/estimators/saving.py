@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ebreg.errors import ModelFileError
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
-from ebreg.estimators.own_networks import OwnNetworks
 from ebreg.models import Model
 from ebreg.saving import folders
 from ebreg.saving.schema import (
@@ -42,7 +42,7 @@ _FITTED = {
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),
-    own_networks=each(text()),
+    custom_networks=each(text()),
     input_shape=none_or(each(whole(1))),
     input_dtype=none_or(text()),
     n_features_in=none_or(whole(1)),
@@ -93,7 +93,7 @@ class Saving(BaseEstimator):
         return {
             "kind": type(self).__name__,
             "params": {name: _plain(f"the parameter {name}", value) for name, value in params.items()},
-            "own_networks": own,
+            "custom_networks": own,
             "input_shape": list(self.input_shape_) if has_backbone else None,
             "input_dtype": str(self.input_dtype_).removeprefix("torch.") if has_backbone else None,
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -120,7 +120,7 @@ class Saving(BaseEstimator):
         }
 
     @classmethod
-    def _from_facts(cls, facts: dict[str, Any], tensors: dict[str, Tensor], own: OwnNetworks) -> Self:
+    def _from_facts(cls, facts: dict[str, Any], tensors: dict[str, Tensor], own: CustomNetworks) -> Self:
         _FACTS("", facts)
         regressor = cls(**facts["params"], **{name: getattr(own, name) for name in own.names})
         regressor.design_ = Design(**facts["design"])
@@ -140,9 +140,9 @@ class Saving(BaseEstimator):
         return regressor
 
 
-def _model(keeps: type[Model], design: Design, tensors: dict[str, Tensor], own: OwnNetworks) -> Model:
-    # Sizes are compared with the weights before anything of that size is made: the number of targets here,
-    # those of the networks on the meta device, where tensors have shapes and no memory.
+def _model(keeps: type[Model], design: Design, tensors: dict[str, Tensor], own: CustomNetworks) -> Model:
+    # Sizes are compared with the weights before anything of that size is made: the numbers of targets and of
+    # features here, those of the presets on the meta device, where tensors have shapes and no memory.
     n_targets = _n_columns(tensors, "y_units.shift")
     if design.n_targets != n_targets:
         raise ValueError(f"design.n_targets is {design.n_targets}, and the weights have {n_targets}")

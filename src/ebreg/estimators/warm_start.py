@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from ebreg.estimators.own_networks import OwnNetworks
+from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.models import Model
 from ebreg.units import Bounds
 
@@ -12,7 +12,7 @@ _ADVICE = "set warm_start=False to train a new model"
 
 def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
     """Require the networks, the number of targets and the bounds of the fitted model."""
-    fitted, own = regressor._fitted_networks, OwnNetworks.of(regressor)
+    fitted, own = regressor._fitted_networks, CustomNetworks.of(regressor)
     for name in ("backbone", "proposal", "energy"):
         if getattr(own, name) is not getattr(fitted, name):
             raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")

@@ -41,7 +41,7 @@ OURS = {
     "head-pose": MeanStd(9.51, 0.07),
 }
 # Mixtures by their log-likelihood alone, and with a teacher, by K.
-ALONE: dict[int, dict[str, MeanStd]] = {
+MDN_NLL: dict[int, dict[str, MeanStd]] = {
     4: {
         "steering": MeanStd(1.45, 0.13),
         "cells": MeanStd(2.80, 0.09),
@@ -56,7 +56,7 @@ ALONE: dict[int, dict[str, MeanStd]] = {
     },
     16: {"head-pose": MeanStd(10.71, 0.17)},
 }
-TAUGHT: dict[int, dict[str, MeanStd]] = {
+MDN_TEACHER: dict[int, dict[str, MeanStd]] = {
     4: {
         "steering": MeanStd(1.00, 0.03),
         "cells": MeanStd(2.80, 0.06),

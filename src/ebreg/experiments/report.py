@@ -63,10 +63,12 @@ def markdown(table: Table, results: Sequence[Result], summaries: Sequence[Summar
 def _explained(summaries: Sequence[Summary]) -> list[str]:
     # What the numbers are of.
     runs = {summary.reported_runs for summary in summaries}
+    failed = any(summary.n_failures for summary in summaries)
     is_compared = any(summary.paper is not None and summary.paper.std is not None for summary in summaries)
     return [
         *([f"* *{BEST_5}*: of the runs, chosen on the test set, as in the paper."] if BEST_5 in runs else []),
         *(["* *mean ± std of N runs*: of all runs; none is selected."] if runs - {BEST_5} else []),
+        *(["* *runs that did not fail*: the failed ones have no value."] if failed else []),
         "* *±*: the sample standard deviation (n - 1)."
         + (" The paper does not say how it computes its own." if is_compared else ""),
         "* *median (worst)*: of the runs that did not fail.",

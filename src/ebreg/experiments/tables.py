@@ -193,8 +193,8 @@ def _mixtures(*sizes: int) -> list[Setting]:
             "MDN",
             "mdn-nll",
             n_components=K,
-            published=published.ALONE[K],
-            datasets=tuple(published.ALONE[K]),
+            published=published.MDN_NLL[K],
+            datasets=tuple(published.MDN_NLL[K]),
         )
         for K in sizes
     ]
@@ -204,7 +204,7 @@ def _mixtures(*sizes: int) -> list[Setting]:
             name=f"mdn-teacher-{setting.n_components}",
             group="MDN + teacher",
             method="mdn-teacher",
-            published=published.TAUGHT[setting.n_components],
+            published=published.MDN_TEACHER[setting.n_components],
         )
         for setting in alone
     ]

@@ -2,12 +2,14 @@
 
 from typing import Self
 
+import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ebreg import networks
+from ebreg.models import heads
 from ebreg.models.evaluation_mode import evaluation_mode
-from ebreg.models.heads import FAILURES, distribution_of, explained, targets_of
+from ebreg.models.heads import distribution_of, targets_of
 from ebreg.models.model import Model
 from ebreg.networks import Networks
 from ebreg.predictive import Accuracy, Predictive, Unnormalized, normalize
@@ -91,11 +93,8 @@ class EnergyModel(Model):
     def _energy(self, h: Tensor, y: Tensor) -> Tensor:
         if isinstance(self.energy, networks.EnergyHead):
             return self.energy(h, y)
-        try:
-            f = self.energy(h, y)
-        except FAILURES as error:
-            shapes = f"features of shape {tuple(h.shape)} and targets of shape {tuple(y.shape)}"
-            raise explained("energy", shapes, error) from error
+        shapes = f"features of shape {tuple(h.shape)} and targets of shape {tuple(y.shape)}"
+        f = heads.call("energy", self.energy, shapes, h, y)
         if not isinstance(f, Tensor) or f.shape != y.shape[:-1]:
             got = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
             raise ValueError(
@@ -108,9 +107,21 @@ class EnergyModel(Model):
         return normalize(self._unnormalized(h), accuracy)
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
-        proposal = proposal_rows(self.q, h)
+        proposal = proposal_rows(self._q_for_prediction, h)
         return Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
             return self.f(h, y.to(h.dtype))
+
+    def answers_by_draws(self, accuracy: Accuracy) -> bool:
+        """See :meth:`Model.answers_by_draws`."""
+        return self.n_targets > 1 or accuracy.engine == "importance"
+
+    @property
+    def _q_head(self) -> nn.Module:
+        return self.proposal
+
+    def _check_energy(self, h: Tensor, y: Tensor) -> None:
+        if not torch.isfinite(self.f(h, y)).all():
+            raise ValueError("energy must return finite values; it gave NaN or infinity for the first rows")

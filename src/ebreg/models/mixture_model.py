@@ -10,9 +10,9 @@ from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.models.heads import distribution_of, targets_of
 from ebreg.models.model import Model
-from ebreg.networks import Networks
+from ebreg.networks import MixtureHead, Networks
 from ebreg.predictive import Accuracy, Predictive, Unnormalized, draws_of_proposal
-from ebreg.sampling import proposal_rows
+from ebreg.sampling import log_prob, proposal_rows
 from ebreg.units import Bounds, Standardizer, Units
 
 
@@ -67,13 +67,14 @@ class MixtureModel(Model):
         x, y = self._inputs(x), checks.numbers("y", y).to(self.reference.device)
         checks.shape("y", y, (len(x), self.n_targets))
         with evaluation_mode(self):
-            log_q = self.q(self.finite_features(x)).log_prob(self.standardize(y))
+            log_q = log_prob(self.q(self.finite_features(x)), self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
     def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        q = self.q(h)
+        target = self._unnormalized(h)
+        q = target.proposal
         if not isinstance(q, GaussianMixture):
-            return draws_of_proposal(self._unnormalized(h), accuracy)
+            return draws_of_proposal(target, accuracy)
         q = q.rescaled(self.y_units.shift, self.y_units.scale)
         if not isinstance(q, TruncatedMixture):
             return q
@@ -82,9 +83,16 @@ class MixtureModel(Model):
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         # Log q in the place of the energy: it is normalised already.
-        proposal = proposal_rows(self.q, h)
+        proposal = proposal_rows(self._q_for_prediction, h)
         return Unnormalized(self._log_q, h, proposal, None, self.y_units, self.bounds)
 
     def _log_q(self, h: Tensor, y: Tensor) -> Tensor:
-        with evaluation_mode(self):
-            return proposal_rows(self.q, h).log_prob(y.to(h.dtype))
+        return log_prob(self._q_for_prediction(h), y.to(h.dtype))
+
+    def answers_by_draws(self, accuracy: Accuracy) -> bool:
+        """See :meth:`Model.answers_by_draws`."""
+        return not isinstance(self.head, MixtureHead)
+
+    @property
+    def _q_head(self) -> nn.Module:
+        return self.head

@@ -9,14 +9,15 @@ from torch.distributions import Distribution
 from ebreg import networks
 from ebreg._utils import checks
 from ebreg.errors import UndefinedError
+from ebreg.models import heads
 from ebreg.models.evaluation_mode import evaluation_mode
-from ebreg.models.heads import FAILURES, explained
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, ascend
 from ebreg.units import Bounds, Standardizer, Units
 
 # Inputs further out than this many standard deviations are clamped: networks overflow in the end.
 _FARTHEST = 1e6
+_N_CHECKED = 4  # rows of the first call of heads
 
 
 class Model(nn.Module):
@@ -77,7 +78,10 @@ class Model(nn.Module):
         units = Units.of(x, y, bounds)
         parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
         parts = networks.with_heads(parts, proposal, energy, width, y.shape[1], n_components)
-        return cls.of(parts, units)
+        model = cls.of(parts, units)
+        if proposal != DEFAULT_PROPOSAL or energy is not None:
+            model.check_heads(x, y)
+        return model
 
     @property
     def reference(self) -> Tensor:
@@ -91,18 +95,43 @@ class Model(nn.Module):
             x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
         own = next(self.backbone.parameters(), self.reference)
         x = x.to(own.dtype) if x.is_floating_point() else x
-        try:
+        if isinstance(self.backbone, networks.MLP):
             h = self.backbone(x)
-        except FAILURES as error:
-            if isinstance(self.backbone, networks.MLP):
-                raise  # not the user's mistake
-            raise explained("the backbone", f"inputs of shape {tuple(x.shape)}, {x.dtype}", error) from error
+        else:
+            h = heads.call("the backbone", self.backbone, f"inputs of shape {tuple(x.shape)}, {x.dtype}", x)
         dtype = self.reference.dtype
         return h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
 
     def q(self, h: Tensor) -> Distribution:
         """Proposal or mixture, in standard units, from features (B, H)."""
         raise NotImplementedError  # abstract
+
+    def answers_by_draws(self, accuracy: Accuracy) -> bool:
+        """Whether a predictive distribution of this accuracy consists of draws."""
+        raise NotImplementedError  # abstract
+
+    @torch.no_grad()
+    def check_heads(self, x: Tensor, y: Tensor) -> None:
+        """Call the heads with the first rows of x and y, to explain before a training what is wrong."""
+        x, y = x[:_N_CHECKED].to(self.reference.device), y[:_N_CHECKED].to(self.y_units.scale)
+        with evaluation_mode(self):
+            h, bounds = self.finite_features(x), self.bounds.standardized(self.y_units)
+            q = heads.distribution_of("proposal", self._q_head, h, self.n_targets)
+            self._check_energy(h, heads.first_draws("proposal", q, self.standardize(y), bounds))
+
+    @property
+    def _q_head(self) -> nn.Module:
+        # The head that gives q.
+        raise NotImplementedError  # abstract
+
+    def _check_energy(self, h: Tensor, y: Tensor) -> None:
+        # At targets (M, B, D) in standard units; a model without an energy has nothing to check.
+        return
+
+    def _q_for_prediction(self, h: Tensor) -> Distribution:
+        # Also for questions that are asked after the prediction was made.
+        with evaluation_mode(self):
+            return self.q(h)
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""

@@ -65,7 +65,7 @@ class Accuracy:
     @property
     def draw_counts(self) -> list[int]:
         """Draws to try, in this order."""
-        return _growing(self.n_draws, self.max_draws)
+        return [self.n_draws] if self.engine == "importance" else _growing(self.n_draws, self.max_draws)
 
 
 DEFAULT = Accuracy()

@@ -1,5 +1,7 @@
 """Gradient ascent on f(x, y) from initial estimates: how earlier work predicts."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -39,7 +41,11 @@ def _mean_of_proposal(target: Unnormalized) -> Tensor:
     try:
         mean = q.mean.double()
     except NotImplementedError:
-        mean = target.y_units.shift * torch.nan
+        raise _no_mean(q) from None
     if not torch.isfinite(mean).all():
-        raise ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")
+        raise _no_mean(q)
     return mean
+
+
+def _no_mean(q: Any) -> ValueError:
+    return ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")

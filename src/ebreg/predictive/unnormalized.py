@@ -56,8 +56,8 @@ class Unnormalized:
         f = self.f(self.h, y).double()
         if not (f < torch.inf).all():  # NaN included
             raise UndefinedError(
-                "energy is NaN or infinite for some targets: its weights are not finite, or it overflows; "
-                "train again with a lower learning rate, or return finite values"
+                "energy, or log density, is NaN or infinite for some targets: its weights are not finite, or "
+                "it overflows; train again with a lower learning rate, or return finite values"
             )
         return f
 

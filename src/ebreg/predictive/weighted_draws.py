@@ -228,7 +228,6 @@ class WeightedDraws:
         order = self.draws[..., 0].argsort(dim=0)
         y = self.draws[..., 0].gather(0, order).T  # (B, M)
         inside = (self.log_density.gather(0, order) >= log_threshold).T
-        inside &= self.weights.gather(0, order).T > 0  # not the padding
         edges = torch.nn.functional.pad(inside, (1, 1))
         before, after = torch.cat([y[:, :1], y[:, :-1]], dim=1), torch.cat([y[:, 1:], y[:, -1:]], dim=1)
         ends = (

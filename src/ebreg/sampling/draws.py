@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ebreg._utils.random_state import seeded
 from ebreg.sampling.uniform_map import uniform_map
 
 
@@ -23,9 +24,9 @@ def draw(proposal: Distribution, u: Tensor) -> Tensor:
     Returns:
         Shape (M, B, D).
     """
-    if hasattr(proposal, "from_uniform"):
-        return proposal.from_uniform(u)
     with torch.no_grad():
+        if hasattr(proposal, "from_uniform"):
+            return proposal.from_uniform(u)
         to_draws = uniform_map(proposal)
         return _seeded_sample(proposal, u) if to_draws is None else to_draws(u)
 
@@ -52,6 +53,29 @@ def place(proposal: Any, y: Tensor, u: Tensor) -> Tensor | None:
         return None if to_draws is None else to_draws.inverse(y)[:, 0].nan_to_num(0.5).clamp(0, 1)
 
 
+def log_prob(q: Any, y: Tensor) -> Tensor:
+    """Log density of any Distribution: (..., B, D) -> (..., B); minus infinity outside of its support.
+
+    A torch Distribution refuses values outside of its support.
+    """
+    if hasattr(q, "from_uniform"):
+        return q.log_prob(y)
+    inside = in_support(q, y)
+    if inside is None or inside.all():
+        return q.log_prob(y)
+    some_inside = draw(q, torch.full_like(y.reshape(-1, *y.shape[-2:])[:1], 0.5))[0]
+    values = torch.where(inside[..., None], y, some_inside)
+    return q.log_prob(values).masked_fill(~inside, -torch.inf)
+
+
+def in_support(q: Any, y: Tensor) -> Tensor | None:
+    """Whether targets lie in the support of q: (..., B, D) -> (..., B); None where q does not say."""
+    try:
+        return q.support.check(y)
+    except (NotImplementedError, AttributeError):
+        return None
+
+
 def check_proposal(name: str, q: Any, B: int, D: int) -> None:
     """Require a Distribution with batch shape (B,) and event shape (D,).
 
@@ -75,9 +99,7 @@ def check_proposal(name: str, q: Any, B: int, D: int) -> None:
 
 
 def _seeded_sample(proposal: Distribution, u: Tensor) -> Tensor:
-    devices = [u.device] if u.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.random.manual_seed(int(u.flatten()[0].item() * 2**53))
+    with seeded(int(u.flatten()[0].item() * 2**53), u.device):
         try:
             return proposal.sample(u.shape[:1])
         except NotImplementedError as error:

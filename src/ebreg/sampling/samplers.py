@@ -69,7 +69,9 @@ class Stratified:
         strata = u[:-1]
         position = place(q, y, u[-1, :, 0].to(y))
         if position is None:  # NCE cannot know the strata either: back to M independent points
-            return Draws(draw(q, (strata[1:] * len(strata)) % 1))
+            points = strata[1:].clone()
+            points[..., 0] = (points[..., 0] * len(strata)) % 1
+            return Draws(draw(q, points.clamp(2.0**-25, 1 - 2.0**-24)))
         taken = (position * len(strata)).long().clamp(0, len(strata) - 1)
         return Draws(draw(q, strata), taken)
 
