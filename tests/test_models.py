@@ -265,6 +265,19 @@ def test_predictions_are_made_in_evaluation_mode_and_leave_the_mode_as_it_was(D)
     assert not model.backbone.layers[1].training
 
 
+@pytest.mark.parametrize("D", [1, 2])
+@pytest.mark.parametrize("kind", [EnergyModel, MixtureModel])
+def test_all_questions_are_answered_in_inference_mode(kind, D):
+    model, (x, y) = for_table(kind, D), data(D)
+    with torch.inference_mode():
+        p = model.predictive(x[:3].clone(), FEW)
+        assert len(p.modes()) == 3
+        assert torch.isfinite(p.log_prob(y[:3])).all()
+        assert p.sample(2).shape == (2, 3, D)
+        assert model.gradient_ascent(x[:3]).shape == (3, D)
+    assert len(p.modes()) == 3
+
+
 def test_inputs_that_are_not_finite_or_not_numbers_are_refused():
     x, y = normal(20, 2), normal(20, 1, seed=1)
     model = EnergyModel.for_table(x, y)

@@ -4,6 +4,7 @@ import copy
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 import zuko
@@ -15,6 +16,7 @@ from torch.distributions import (
     LogNormal,
     MultivariateNormal,
     Normal,
+    Poisson,
     StudentT,
     Uniform,
 )
@@ -22,7 +24,7 @@ from torch.distributions import (
 import ebreg
 from ebreg import EnergyRegressor, MixtureDensityRegressor, methods, networks, objectives
 from ebreg.distributions import FullMixture, GaussianMixture
-from ebreg.errors import ModelFileError, UndefinedError
+from ebreg.errors import ModelFileError, NetworkError, UndefinedError
 from ebreg.estimators.chunks import Chunks
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.networks import MLP, EnergyHead, FullMixtureHead, MixtureHead
@@ -546,6 +548,28 @@ def test_regressors_take_proposals_and_energies(name, tmp_path):
             ebreg.load(tmp_path / "model", energy=OwnEnergy)
 
 
+@pytest.mark.parametrize("wrong", [3, lambda H, D: None])
+def test_a_wrong_object_at_load_is_named(tmp_path, wrong):
+    EnergyRegressor(energy=OwnEnergy, **QUICK).fit(X, Y).save(tmp_path / "model")
+    with pytest.raises(NetworkError, match="energy must"):
+        ebreg.load(tmp_path / "model", energy=wrong)
+
+
+def test_a_distribution_in_double_precision_trains():
+    def double(n_features: int, n_targets: int) -> nn.Module:
+        return PlainHead(n_features, n_targets, lambda m, s: Independent(Laplace(m.double(), s.double()), 1))
+
+    for method in ("joint-nce", "fixed-nce"):
+        reg = EnergyRegressor(method, proposal=double, n_draws=8, **QUICK).fit(X, Y)
+        assert reg.predict(X[:3]).shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
+def test_an_ascent_starts_at_the_mean_of_a_flow(kind):
+    reg = kind(proposal="flow", **QUICK).fit(X, Y)
+    assert np.isfinite(reg.gradient_ascent(X[:5])).all()
+
+
 @pytest.mark.parametrize("proposal", ["full-mixture", "flow"])
 @pytest.mark.parametrize("teacher", ["energy", None])
 def test_mixture_regressors_take_proposals(proposal, teacher):
@@ -620,6 +644,18 @@ def heads_that_fail():
         ValueError,
         "proposal must have finite draws",
     )
+    yield (
+        "discrete",
+        distribution(lambda m, s: Independent(Poisson(s, validate_args=False), 1)),
+        ValueError,
+        "proposal must have a density, and Independent is discrete",
+    )
+    yield (
+        "no scale",
+        distribution(lambda m, s: Independent(Normal(m, 0 * s, validate_args=True), 1)),
+        ValueError,
+        r"proposal failed on features of shape \(4, 8\): Expected parameter scale",
+    )
     yield "width", nn.Linear(5, 5), ValueError, r"proposal failed on features of shape \(4, 8\)"
 
 
@@ -642,8 +678,9 @@ def test_proposals_that_do_not_fit_are_explained(head, error, message):
         (lambda h, y: y[..., 0] * math.nan, ValueError, "energy must return finite values"),
         (lambda h, y: y[..., 0] / 0, ValueError, "energy must return finite values"),
         (lambda h, y: h @ y, ValueError, "energy failed on features of shape"),
+        (lambda h, y: h(y), ValueError, "energy failed on features of shape"),
     ],
-    ids=["shape", "type", "nan", "infinite", "failure"],
+    ids=["shape", "type", "nan", "infinite", "failure", "type error"],
 )
 def test_energies_that_do_not_fit_are_explained(energy, error, message):
     class Wrong(OwnEnergy):

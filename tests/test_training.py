@@ -469,10 +469,11 @@ def test_a_full_disk_is_a_sentence_and_nothing_half_written_stays(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_afterwards_the_model_is_in_evaluation_mode():
+def test_afterwards_the_model_is_in_evaluation_mode_and_has_no_gradients():
     method = dropping()
     fit(method, table(), config=CONFIG, progress=False)
     assert not method.model.training
+    assert all(parameter.grad is None for parameter in method.parameters())
 
 
 def test_the_weights_kept_are_an_average():

@@ -17,6 +17,10 @@ class UndefinedError(EbregError, ValueError):
     """A result that is undefined, because its inputs are not finite."""
 
 
+class NetworkError(EbregError, TypeError):
+    """A network of the user's own, or a function that should make one, that is none."""
+
+
 class ModelFileError(EbregError):
     """A model folder that cannot be used."""
 

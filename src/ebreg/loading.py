@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from ebreg._utils import checks
-from ebreg.errors import ModelFileError
+from ebreg.errors import ModelFileError, NetworkError
 from ebreg.estimators import EnergyRegressor, MixtureDensityRegressor
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.saving import files, folders
@@ -44,6 +44,8 @@ def load(
     _check_own(path, facts.get("custom_networks"), own)
     try:
         model = _reader(facts.get("kind"))(facts, tensors, own)
+    except NetworkError:
+        raise  # an argument is wrong, not the folder
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:

@@ -187,7 +187,7 @@ class FixedNCE(Method):
         values = _with_target(y, noise.from_uniform(u_noise))
         f, log_noise = self.model.f(h, values), noise.log_prob(values)
         q = self.model.q(h.detach())
-        draws = draw(q, u_q)
+        draws = draw(q, u_q).to(y.dtype)
         with torch.no_grad():
             f_q = self.model.f(h, draws)
         return {

@@ -70,16 +70,18 @@ def modes_by_ascent(
         n_steps: Steps of ascent.
         prominence: In nats.
     """
-    # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
-    unit = (
-        (draws - draws.mean(dim=0)).square().mean(dim=0).sqrt().clamp_min(torch.finfo(draws.dtype).tiny)
-    )  # (B, D)
-    tops = unit * gradient_ascent(
-        lambda z: log_prob(z * unit), draws / unit, n_steps=n_steps, step_size=0.1, growth=1.2
-    )
-    heights = log_prob(tops)
-    rows = [_cluster(tops[:, b], heights[:, b], radius=0.2 * unit[b]) for b in range(draws.shape[1])]
-    return Modes(tuple(_merged(rows, log_prob, prominence)))
+    with torch.inference_mode(False):  # gradients are needed
+        draws = draws.clone() if draws.is_inference() else draws
+        # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
+        unit = (
+            (draws - draws.mean(dim=0)).square().mean(dim=0).sqrt().clamp_min(torch.finfo(draws.dtype).tiny)
+        )  # (B, D)
+        tops = unit * gradient_ascent(
+            lambda z: log_prob(z * unit), draws / unit, n_steps=n_steps, step_size=0.1, growth=1.2
+        )
+        heights = log_prob(tops)
+        rows = [_cluster(tops[:, b], heights[:, b], radius=0.2 * unit[b]) for b in range(draws.shape[1])]
+        return Modes(tuple(_merged(rows, log_prob, prominence)))
 
 
 def _value_and_gradient(log_f: Callable[[Tensor], Tensor], y: Tensor) -> tuple[Tensor, Tensor]:

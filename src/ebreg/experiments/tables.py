@@ -178,6 +178,8 @@ _IMAGE_METRICS = (
     Metric("mae", "MAE"),
 )
 _IMAGE_NOTES = (
+    "* *NLL on the paper's grid*: energies are normalised by a sum over the grid, which misses mass between",
+    "  and beyond its points; mixtures are normalised already. Trust *NLL* where the two differ.",
     "* *NLL*: by the library's predictive distribution; *its error*: the mean error of log Z.",
     "* *NLL by draws of q*: with log Z from 1,024 draws of the proposal alone; *its error*: the same.",
     "* *NLL of the rounding interval*: of the interval that is rounded to the target.",

@@ -10,8 +10,8 @@ from ebreg import networks, sampling
 from ebreg._utils.memory import is_out_of_memory
 from ebreg.units import Bounds
 
-# What a network raises for inputs that it was not built for.
-_FAILURES = (RuntimeError, IndexError, AssertionError)
+# What a network raises for inputs that it was not built for, or a Distribution for bad parameters.
+_FAILURES = (RuntimeError, IndexError, AssertionError, ValueError, TypeError)
 _N_DRAWS = 16  # of a first call
 _BEYOND = 1e-3  # a bound, in standard units
 
@@ -23,7 +23,8 @@ def call(name: str, network: nn.Module, what: str, *inputs: Tensor) -> Any:
     except _FAILURES as error:
         if is_out_of_memory(error):
             raise
-        raise ValueError(f"{name} failed on {what}: {error}") from error
+        first_line = str(error).split("\n")[0]  # torch prints tensors in the others
+        raise ValueError(f"{name} failed on {what}: {first_line}") from error
 
 
 def distribution_of(name: str, head: nn.Module, h: Tensor, n_targets: int) -> Distribution:
@@ -55,7 +56,7 @@ def first_draws(name: str, q: Any, y: Tensor, bounds: Bounds) -> Tensor:
         bounds: Of the targets, in standard units.
     """
     u = sampling.sobol(_N_DRAWS, y.shape[1])[:, None].expand(-1, len(y), -1)
-    draws = sampling.draw(q, u.to(y))
+    draws = sampling.draw(q, u.to(y)).to(y.dtype)
     n_finite = int(torch.isfinite(draws).sum())
     if draws.shape != u.shape or n_finite < draws.numel():
         raise ValueError(
@@ -69,6 +70,8 @@ def first_draws(name: str, q: Any, y: Tensor, bounds: Bounds) -> Tensor:
 
 
 def _check_support(name: str, q: Any, y: Tensor, bounds: Bounds) -> None:
+    if _is_discrete(q):
+        raise ValueError(f"{name} must have a density, and {type(q).__name__} is discrete; use another one")
     inside = sampling.in_support(q, y)
     if inside is not None and not inside.all():
         raise ValueError(
@@ -87,3 +90,10 @@ def _check_support(name: str, q: Any, y: Tensor, bounds: Bounds) -> None:
                     f"{name} must stay within bounds, and this one has mass beyond them; leave out bounds, "
                     "or use the proposal 'mixture', whose components are truncated there"
                 )
+
+
+def _is_discrete(q: Any) -> bool:
+    try:
+        return bool(q.support.is_discrete)
+    except (NotImplementedError, AttributeError):
+        return False

@@ -1,5 +1,7 @@
 """Model: the base of the models, a backbone with the units of x and y."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import torch
@@ -152,8 +154,9 @@ class Model(nn.Module):
         x = self._inputs(x)
         if not isinstance(accuracy, Accuracy | None):
             raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
-        with evaluation_mode(self):
-            return self._predictive(self.finite_features(x), accuracy or DEFAULT)
+        with evaluation_mode(self), _without_inference_mode():
+            h = self.finite_features(x.clone() if x.is_inference() else x)
+            return self._predictive(h, accuracy or DEFAULT)
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -241,3 +244,13 @@ class Model(nn.Module):
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         raise NotImplementedError  # abstract
+
+
+@contextmanager
+def _without_inference_mode() -> Iterator[None]:
+    # Tensors that are made in inference mode have no gradients later, which the modes need.
+    if not torch.is_inference_mode_enabled():
+        yield
+        return
+    with torch.inference_mode(False), torch.no_grad():
+        yield

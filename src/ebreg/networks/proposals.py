@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from ebreg._utils import checks
+from ebreg.errors import NetworkError
 from ebreg.networks.full_mixture_head import FullMixtureHead
 from ebreg.networks.presets import Networks
 
@@ -56,16 +57,16 @@ def build_head(name: str, head: Any, n_features: int, n_targets: int) -> nn.Modu
     if isinstance(head, nn.Module):
         return copy.deepcopy(head)
     if not callable(head):
-        raise TypeError(
+        raise NetworkError(
             f"{name} must be a torch module, or a function of n_features and n_targets that returns one; "
             f"got {head!r}"
         )
     try:
         made = head(n_features, n_targets)
     except TypeError as error:
-        raise TypeError(f"{name} must be a function of n_features and n_targets: {error}") from error
+        raise NetworkError(f"{name} must be a function of n_features and n_targets: {error}") from error
     if not isinstance(made, nn.Module):
-        raise TypeError(f"{name} must return a torch module, it returned {type(made).__name__}")
+        raise NetworkError(f"{name} must return a torch module, it returned {type(made).__name__}")
     return made
 
 

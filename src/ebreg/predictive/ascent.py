@@ -1,12 +1,13 @@
 """Gradient ascent on f(x, y) from initial estimates: how earlier work predicts."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from ebreg import sampling
 from ebreg.distributions import gradient_ascent
 from ebreg.predictive.unnormalized import Unnormalized
+
+_N_DRAWS = 1024  # for the mean of a proposal that does not know it
 
 
 def ascend(target: Unnormalized, y_start: Tensor | None, n_steps: int, step_size: float) -> Tensor:
@@ -36,16 +37,13 @@ def _box(target: Unnormalized) -> tuple[Tensor, Tensor]:
 
 
 def _mean_of_proposal(target: Unnormalized) -> Tensor:
-    # In standard units, float64; not every torch Distribution has a mean.
+    # In standard units, float64.
     q = getattr(target.proposal, "distribution", target.proposal)
     try:
         mean = q.mean.double()
-    except NotImplementedError:
-        raise _no_mean(q) from None
+    except NotImplementedError:  # such as a flow
+        u = sampling.sobol(_N_DRAWS, target.n_targets)[:, None].expand(-1, len(target), -1)
+        mean = target.proposal.from_uniform(u).double().mean(dim=0)
     if not torch.isfinite(mean).all():
-        raise _no_mean(q)
+        raise ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")
     return mean
-
-
-def _no_mean(q: Any) -> ValueError:
-    return ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")

@@ -43,7 +43,7 @@ class Independent:
 
     def __call__(self, q: Distribution, y: Tensor, u: Tensor) -> Draws:
         """Draw from q for targets y, shape (B, D)."""
-        return Draws(draw(q, u))
+        return Draws(draw(q, u).to(y.dtype))
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Stratified:
         if position is None:  # NCE cannot know the strata either: back to M independent points
             points = strata[1:].clone()
             points[..., 0] = (points[..., 0] * len(strata)) % 1
-            return Draws(draw(q, points.clamp(2.0**-25, 1 - 2.0**-24)))
+            return Draws(draw(q, points.clamp(2.0**-25, 1 - 2.0**-24)).to(y.dtype))
         taken = (position * len(strata)).long().clamp(0, len(strata) - 1)
-        return Draws(draw(q, strata), taken)
+        return Draws(draw(q, strata).to(y.dtype), taken)
 
 
 SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {

@@ -103,6 +103,7 @@ def fit(
             return run.train(path, progress, after_epoch)
         finally:
             run.stages.unfreeze()
+            method.zero_grad()  # a later backward() of the user's starts from nothing
             method.eval()
             del run  # its DistributedDataParallel must go before the process group does
 
