@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.measure import markdown_table
 from ebreg import networks
 from ebreg._utils.random_state import seeded
 from ebreg.datasets import TASKS
@@ -123,15 +124,15 @@ def write_summary(path: Path, out: Path) -> None:
         "Made by `python -m benchmarks.proposals`: median (smallest to largest) of all runs, which are in",
         "`runs.csv`. The first set has the KL divergence from the truth, the second the NLL of test points.",
         "",
-        "| " + " | ".join(("dataset", "proposal", "runs", *numbers)) + " |",
-        "| " + " | ".join(["---"] * (3 + len(numbers))) + " |",
     ]
+    body = []
     for dataset in TASKS:
         for proposal in PROPOSALS:
             group = [row for row in rows if (row["dataset"], row["proposal"]) == (dataset, proposal)]
             cells = [spread([float(row[name]) for row in group]) for name in numbers]
-            lines.append("| " + " | ".join((dataset, proposal, str(len(group)), *cells)) + " |")
-    out.write_text("\n".join([*lines, ""]), encoding="utf-8")
+            body.append((dataset, proposal, str(len(group)), *cells))
+    table = markdown_table(("dataset", "proposal", "runs", *numbers), body)
+    out.write_text("\n".join([*lines, table, ""]), encoding="utf-8")
     print(out.read_text())
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg.models import Model
-from ebreg.predictive import DEFAULT, Accuracy, Predictive
+from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
 # Rows at once, with one target and with several, at the default accuracy: a chunk then needs well below a
 # gigabyte. More nodes or draws mean fewer rows.
@@ -28,9 +28,7 @@ class Chunks:
     """
 
     def __init__(self, model: Model, x: Tensor, accuracy: Accuracy | None = None, n_rows: int | None = None):
-        if not isinstance(accuracy, Accuracy | None):
-            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
-        self.model, self.x, self.accuracy = model, x, accuracy
+        self.model, self.x, self.accuracy = model, x, accuracy_or_default(accuracy)
         self.n_rows = self._default_rows()
         if n_rows is not None:
             self.n_rows = checks.at_least("chunk", n_rows, 1)
@@ -43,7 +41,7 @@ class Chunks:
     @property
     def by_draws(self) -> bool:
         """Whether the rows are answered by draws."""
-        return self.model.answers_by_draws(self.accuracy or DEFAULT)
+        return self.model.answers_by_draws(self.accuracy)
 
     def __iter__(self) -> Iterator[tuple[slice, Predictive]]:
         """Rows and their distribution; at least one chunk, also of no rows: it has the shapes of answers."""
@@ -75,9 +73,10 @@ class Chunks:
         return joined[chunk.argsort(stable=True).argsort().to(device)]
 
     def _default_rows(self) -> int:
-        accuracy, several = self.accuracy or DEFAULT, self.model.n_targets > 1
+        several = self.model.n_targets > 1
         usual, wanted = (
-            each.draw_counts[-1] if self.by_draws else each.node_counts[-1] for each in (DEFAULT, accuracy)
+            each.draw_counts[-1] if self.by_draws else each.node_counts[-1]
+            for each in (DEFAULT, self.accuracy)
         )
         return max(1, (_ROWS_SEVERAL if several else _ROWS) * usual // max(usual, wanted))
 

@@ -14,7 +14,7 @@ from ebreg.errors import UndefinedError
 from ebreg.models import heads
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
-from ebreg.predictive import DEFAULT, Accuracy, Predictive, Unnormalized, ascend
+from ebreg.predictive import Accuracy, Predictive, Unnormalized, accuracy_or_default, ascend
 from ebreg.units import Bounds, Standardizer, Units
 
 # Inputs further out than this many standard deviations are clamped: networks overflow in the end.
@@ -151,12 +151,10 @@ class Model(nn.Module):
             x: A batch of inputs: a tensor, or what can be turned into one.
             accuracy: Nodes, draws and tolerances, for an EnergyModel; None: the defaults.
         """
-        x = self._inputs(x)
-        if not isinstance(accuracy, Accuracy | None):
-            raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
+        x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
         with evaluation_mode(self), _without_inference_mode():
             h = self.finite_features(x.clone() if x.is_inference() else x)
-            return self._predictive(h, accuracy or DEFAULT)
+            return self._predictive(h, accuracy)
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)

@@ -7,7 +7,7 @@
 :class:`ProposalDraws` of any other Distribution. A row's answer never depends on the other rows of the batch.
 """
 
-from ebreg.predictive.accuracy import DEFAULT, ENGINES, VALIDATION, Accuracy
+from ebreg.predictive.accuracy import DEFAULT, ENGINES, VALIDATION, Accuracy, accuracy_or_default
 from ebreg.predictive.adaptive_draws import AdaptiveDraws
 from ebreg.predictive.ascent import ascend
 from ebreg.predictive.importance_sampling import importance_sampling
@@ -31,6 +31,7 @@ __all__ = [
     "ProposalDraws",
     "Unnormalized",
     "WeightedDraws",
+    "accuracy_or_default",
     "ascend",
     "draws_of_proposal",
     "importance_sampling",

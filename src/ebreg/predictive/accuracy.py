@@ -1,6 +1,7 @@
 """Accuracy: how many nodes or draws the predictive distribution of an energy may take."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from ebreg._utils import checks
 
@@ -71,6 +72,15 @@ class Accuracy:
 DEFAULT = Accuracy()
 # Enough to compare one epoch with another.
 VALIDATION = Accuracy(n_nodes=64, max_nodes=64, n_draws=512, max_draws=512)
+
+
+def accuracy_or_default(accuracy: Any) -> Accuracy:
+    """The argument ``accuracy`` of predictions; None: the defaults."""
+    if accuracy is None:
+        return DEFAULT
+    if not isinstance(accuracy, Accuracy):
+        raise TypeError(f"accuracy must be an ebreg.predictive.Accuracy, got {type(accuracy).__name__}")
+    return accuracy
 
 
 def _growing(first: int, limit: int | None) -> list[int]:
