@@ -73,12 +73,10 @@ class Chunks:
         return joined[chunk.argsort(stable=True).argsort().to(device)]
 
     def _default_rows(self) -> int:
-        several = self.model.n_targets > 1
-        usual, wanted = (
-            each.draw_counts[-1] if self.by_draws else each.node_counts[-1]
-            for each in (DEFAULT, self.accuracy)
-        )
-        return max(1, (_ROWS_SEVERAL if several else _ROWS) * usual // max(usual, wanted))
+        counts = [each.draw_counts if self.by_draws else each.node_counts for each in (DEFAULT, self.accuracy)]
+        usual, wanted = (most for *_, most in counts)
+        rows = _ROWS if self.model.n_targets == 1 else _ROWS_SEVERAL
+        return max(1, rows * usual // max(usual, wanted))
 
     @property
     def _starts(self) -> range:
