@@ -73,7 +73,8 @@ class Chunks:
         return joined[chunk.argsort(stable=True).argsort().to(device)]
 
     def _default_rows(self) -> int:
-        counts = [each.draw_counts if self.by_draws else each.node_counts for each in (DEFAULT, self.accuracy)]
+        settings = (DEFAULT, self.accuracy)
+        counts = [each.draw_counts if self.by_draws else each.node_counts for each in settings]
         usual, wanted = (most for *_, most in counts)
         rows = _ROWS if self.model.n_targets == 1 else _ROWS_SEVERAL
         return max(1, rows * usual // max(usual, wanted))
