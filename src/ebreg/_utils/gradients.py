@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 # A quantile may move by this many times its own scale for a change of the level by its distance from 0 or 1.
 # In a gap between two modes it jumps, and its true derivative is infinite.
@@ -72,7 +71,10 @@ class _Quantile(torch.autograd.Function):
         return y.clone()
 
     @staticmethod
-    @once_differentiable  # y and the density depend on the parameters too
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        # y and the density depend on the parameters too. Torch's once_differentiable would not notice: it
+        # looks at grad alone, and a second derivative would miss a part.
+        if torch.is_grad_enabled():
+            raise RuntimeError("quantiles can be differentiated once; do not pass create_graph=True")
         (sparsity,) = ctx.saved_tensors
         return -grad * sparsity, None, None

@@ -70,7 +70,8 @@ def modes_by_ascent(
         n_steps: Steps of ascent.
         prominence: In nats.
     """
-    with torch.inference_mode(False):  # gradients are needed
+    # Gradients are needed inside, also where the caller has switched them off, and none outside.
+    with torch.inference_mode(False), torch.no_grad():
         draws = draws.clone() if draws.is_inference() else draws
         # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
         unit = (

@@ -45,5 +45,5 @@ def _mean_of_proposal(target: Unnormalized) -> Tensor:
         u = sampling.sobol(_N_DRAWS, target.n_targets)[:, None].expand(-1, len(target), -1)
         mean = target.proposal.from_uniform(u).double().mean(dim=0)
     if not torch.isfinite(mean).all():
-        raise ValueError(f"y_start must be given: the proposal, a {type(q).__name__}, has no finite mean")
+        raise ValueError("y_start must be given: the proposal has no finite mean")
     return mean
