@@ -247,6 +247,13 @@ def test_draws_without_a_known_place_are_finite_and_constant():
     assert not draws.y.requires_grad
 
 
+def test_a_distribution_with_from_uniform_alone_can_be_used():
+    q = proposal_rows(lambda h: Shifted(), normal(3, H))
+    u = sobol(8, 1)[:, None].expand(-1, 3, -1)
+    y = q.rescaled(torch.tensor([5.0]), torch.tensor([2.0])).from_uniform(u)
+    torch.testing.assert_close(y, 5 + 2 * torch.special.ndtri(u), check_dtype=False)
+
+
 def test_stratified_nce_with_a_flow_has_no_gradient_at_the_truth():
     # At f = log p = log q the expected gradient vanishes if target and noise are exchangeable.
     n, D = 4000, 2

@@ -107,7 +107,8 @@ def proposal_rows(head: Head, h: Tensor) -> Any:
     The library's own mixtures are that already; any other Distribution is wrapped.
     """
     q = head(h)
-    if hasattr(q, "from_uniform"):
+    has_map = hasattr(q, "from_uniform")
+    if has_map and hasattr(q, "rescaled"):
         return q
-    kind = RowByRow if uniform_map(q) is None else AllAtOnce
+    kind = AllAtOnce if has_map or uniform_map(q) is not None else RowByRow
     return kind(head, h, q=None if torch.is_grad_enabled() else q)
