@@ -187,7 +187,7 @@ def test_ctrl_c_stops_after_the_step_and_keeps_the_best_weights(tmp_path: Path, 
     assert len(result.history) == 2
     assert signal.getsignal(signal.SIGINT) is before
     tensors, facts = checkpoints.read(path)
-    assert facts["selection"]["best_epoch"] == result.best_epoch
+    assert facts["selections"][0]["best_epoch"] == result.best_epoch
     for name, value in stopped.state_dict().items():
         assert torch.equal(value, tensors[f"best.{name}"]), name
 

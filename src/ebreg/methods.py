@@ -1,22 +1,23 @@
-"""The six training methods: which loss trains which parameters.
+"""The training methods: which loss trains which parameters. The first six are the paper's.
 
-=============  =====================  =======================  ================
-method         f learns by            q learns by              draws come from
-=============  =====================  =======================  ================
-`fixed-mle`    Eq. (2)                Eq. (5)                  noise around y
-`fixed-nce`    Eq. (6)                Eq. (5)                  noise around y
-`joint-mle`    Eq. (2)                the same Eq. (2)         q
-`joint-nce`    Eq. (6)                Eq. (5)                  q
-`mdn-nll`      (no f)                 its log-likelihood       (no draws)
-`mdn-teacher`  Eq. (6), the teacher   Eq. (8), the student     q
-=============  =====================  =======================  ================
+==============  =====================  =======================  ================
+method          f learns by            q learns by              draws come from
+==============  =====================  =======================  ================
+`fixed-mle`     Eq. (2)                Eq. (5)                  noise around y
+`fixed-nce`     Eq. (6)                Eq. (5)                  noise around y
+`joint-mle`     Eq. (2)                the same Eq. (2)         q
+`joint-nce`     Eq. (6)                Eq. (5)                  q
+`mdn-nll`       (no f)                 its log-likelihood       (no draws)
+`mdn-teacher`   Eq. (6), the teacher   Eq. (8), the student     q
+`residual-nce`  Eq. (6), f = log q+g   its log-likelihood, (8)  q
+==============  =====================  =======================  ================
 
 What is detached is written in each method and nowhere else; draws are never differentiated. `ProposalNLL` and
 `TeacherFirstStage` replace some of the six in the first epochs (`Method.first_stage`).
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from ebreg import sampling
 from ebreg._utils import checks
 from ebreg.distributions import TargetNoise
-from ebreg.models import EnergyModel, MixtureModel, Model
+from ebreg.models import EnergyModel, MixtureModel, Model, ResidualModel
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
 from ebreg.predictive import VALIDATION
 from ebreg.sampling import Draws, draw, sampler
@@ -76,9 +77,11 @@ class Method(nn.Module):
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
         """Negative log-likelihood in the user's units, shape (B,); by quadrature for one target.
 
-        Not differentiated.
+        With members, rows come in blocks, and each belongs to its member. Not differentiated.
         """
-        return -self.model.log_prob(x, y, VALIDATION)
+        if self.model.n_members == 1:
+            return -self.model.log_prob(x, y, VALIDATION)
+        return -self.model.member_log_prob(x, y, VALIDATION)
 
 
 def _with_target(y: Tensor, draws: Tensor) -> Tensor:
@@ -323,6 +326,63 @@ class TeacherFirstStage(Method):
         return {"nce": teacher_nce, "nll": nll(log_q_y)}
 
 
+class ResidualNCE(Method):
+    """A correction g of log q by NCE (Eq. 6) with q as the noise; not in the paper.
+
+    With f = log q + g, the logits f - log q are g alone: no density is evaluated for it. The backbone learns
+    from both losses.
+
+    Args:
+        model: The model.
+        n_draws: M.
+        draws: A name in ``ebreg.sampling.SAMPLERS``.
+        proposal_loss: How q learns: "nll", by its log-likelihood, or "mdn", by Eq. (8).
+    """
+
+    name = "residual-nce"
+    trains = ResidualModel
+    model: ResidualModel
+
+    def __init__(
+        self, model: ResidualModel, n_draws: int = 4, draws: str = "stratified", proposal_loss: str = "nll"
+    ):
+        super().__init__(model)
+        self.sampler = sampler(draws, n_draws)
+        checks.one_of("proposal_loss", proposal_loss, ["nll", "mdn"])
+        self.proposal_loss = proposal_loss
+
+    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
+        """See :meth:`Method.points`."""
+        return self.sampler.points(B, self.model.n_targets, generator)
+
+    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
+        """The loss ``nce`` of g, and ``nll`` or ``mdn`` of q."""
+        h, y = self.model.features(x), self.model.standardize(y)
+        q = self.model.q(h)
+        draws = self.sampler(q, y, u)
+        g = self.model.g(h, _with_target(y, draws.y))
+        zero = torch.zeros_like(g[1:])
+        return {
+            "nce": nce(g[0], zero[0], draws.as_noise(g[1:]), zero),
+            self.proposal_loss: self._of_proposal(q, y, draws.y, g[1:].detach()),
+        }
+
+    def _of_proposal(self, q: Any, y: Tensor, draws: Tensor, g: Tensor) -> Tensor:
+        if self.proposal_loss == "nll":
+            return nll(q.log_prob(y))
+        log_q = q.log_prob(_with_target(y, draws))
+        return mdn(log_q[0], log_q[1:].detach() + g, log_q[1:])
+
+    def first_stage(self) -> Method:
+        """See :meth:`Method.first_stage`."""
+        return ProposalNLL(self.model)
+
+    def extra_repr(self) -> str:
+        """The settings."""
+        return f"{self.sampler!r}, proposal_loss={self.proposal_loss!r}"
+
+
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (FixedMLE, FixedNCE, JointMLE, JointNCE, MixtureNLL, MixtureTeacher)
+    method.name: method
+    for method in (FixedMLE, FixedNCE, JointMLE, JointNCE, MixtureNLL, MixtureTeacher, ResidualNCE)
 }

@@ -206,6 +206,10 @@ class GaussianMixture(Distribution):
         weights = gradients.weights_of_fixed_points(torch.full_like(log_p, 1 / len(draws)), log_p)
         return (weights.reshape(weights.shape + (1,) * (values.dim() - 2)) * values).sum(dim=0)
 
+    def with_components(self, logits: Tensor, means: Tensor, scales: Tensor) -> "GaussianMixture":
+        """A mixture of the same family and bounds with other components: (B, K), (B, K, D), (B, K, D)."""
+        return self._replaced(logits, means, scales)
+
     def rescaled(self, shift: Tensor, scale: Tensor) -> "GaussianMixture":
         """The distribution of shift + scale * y; both have shape (D,), and their dtype is the result's."""
         return self._replaced(

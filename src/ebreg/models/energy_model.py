@@ -47,6 +47,7 @@ class EnergyModel(Model):
         self.energy = energy
         self.proposal = proposal
         self.tail = tail
+        self._have_members()
 
     @classmethod
     def of(cls, parts: Networks, units: Units | None = None) -> Self:
@@ -103,8 +104,11 @@ class EnergyModel(Model):
             )
         return f
 
-    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        return normalize(self._unnormalized(h), accuracy)
+    def _predictive(self, target: Unnormalized, accuracy: Accuracy) -> Predictive:
+        return normalize(target, accuracy)
+
+    def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        return normalize(target, accuracy).log_partition - target.log_scale
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         proposal = proposal_rows(self._q_for_prediction, h)

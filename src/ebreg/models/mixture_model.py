@@ -2,6 +2,7 @@
 
 from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
@@ -40,6 +41,7 @@ class MixtureModel(Model):
     ):
         super().__init__(backbone, targets_of(head, n_targets), x_units, y_units, bounds)
         self.head = head
+        self._have_members()
 
     @classmethod
     def of(cls, parts: Networks, units: Units | None = None) -> Self:
@@ -64,14 +66,15 @@ class MixtureModel(Model):
 
         It is exact: ``accuracy`` changes nothing.
         """
+        if self.calibration is not None:
+            return super().log_prob(x, y, accuracy)
         x, y = self._inputs(x), checks.numbers("y", y).to(self.reference.device)
         checks.shape("y", y, (len(x), self.n_targets))
         with evaluation_mode(self):
             log_q = log_prob(self.q(self.finite_features(x)), self.standardize(y))
         return log_q - self.y_units.scale.log().sum()
 
-    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
-        target = self._unnormalized(h)
+    def _predictive(self, target: Unnormalized, accuracy: Accuracy) -> Predictive:
         q = target.proposal
         if not isinstance(q, GaussianMixture):
             return draws_of_proposal(target, accuracy)
@@ -80,6 +83,9 @@ class MixtureModel(Model):
             return q
         # The bounds as they were given: to standard units and back they may move by a rounding error.
         return q.between(self.bounds.low, self.bounds.high)
+
+    def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        return torch.zeros(len(target), dtype=torch.float64, device=target.h.device)
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         # Log q in the place of the energy: it is normalised already.

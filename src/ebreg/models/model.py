@@ -11,7 +11,8 @@ from torch.distributions import Distribution
 from ebreg import networks
 from ebreg._utils import checks
 from ebreg.errors import UndefinedError
-from ebreg.models import heads
+from ebreg.models import heads, members
+from ebreg.models.calibration import Calibration
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
 from ebreg.predictive import Accuracy, Predictive, Unnormalized, accuracy_or_default, ascend
@@ -24,6 +25,10 @@ _N_CHECKED = 4  # rows of the first call of heads
 
 class Model(nn.Module):
     """Base of the models: a backbone, and the units of x and y.
+
+    A model may have several members, each with weights of its own. In training, rows belong to members and
+    come in blocks, those of the first member first; see :mod:`ebreg.networks.member_layers`. A prediction is
+    the mean of the members' densities, weighted by ``calibration``.
 
     Args:
         backbone: Turns inputs into features (B, H).
@@ -47,6 +52,22 @@ class Model(nn.Module):
         self.x_units = x_units
         self.y_units = y_units or Standardizer.identity(n_targets, "y")
         self.bounds = bounds or Bounds.none(n_targets)
+        self.calibration: Calibration | None = None
+
+    def _have_members(self) -> None:
+        # To be called when all networks are in place.
+        E = networks.count_members(self)
+        self.calibration = None if E == 1 else Calibration.none(E, self.n_targets)
+
+    @property
+    def n_members(self) -> int:
+        """E."""
+        return 1 if self.calibration is None else self.calibration.n_members
+
+    @property
+    def shares_backbone(self) -> bool:
+        """Whether the members are heads on the features of one backbone."""
+        return networks.count_members(self.backbone) < self.n_members
 
     @classmethod
     def of(cls, parts: Networks, units: Units | None = None) -> Self:
@@ -92,7 +113,10 @@ class Model(nn.Module):
         return next(heads, next(self.backbone.parameters(), self.y_units.scale))
 
     def features(self, x: Tensor) -> Tensor:
-        """Inputs in the user's units -> features (B, H)."""
+        """Inputs in the user's units -> features (B, H); with members, rows in blocks -> (E * B, H).
+
+        Where the members share a backbone, B rows are those of every member -> (E * B, H).
+        """
         if self.x_units is not None:
             x = self.x_units(x).clamp(-_FARTHEST, _FARTHEST)
         own = next(self.backbone.parameters(), self.reference)
@@ -102,7 +126,8 @@ class Model(nn.Module):
         else:
             h = heads.call("the backbone", self.backbone, f"inputs of shape {tuple(x.shape)}, {x.dtype}", x)
         dtype = self.reference.dtype
-        return h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
+        h = h if h.dtype == dtype or torch.is_autocast_enabled() else h.to(dtype)
+        return members.repeated(h, self.n_members) if self.shares_backbone else h
 
     def q(self, h: Tensor) -> Distribution:
         """Proposal or mixture, in standard units, from features (B, H)."""
@@ -153,8 +178,16 @@ class Model(nn.Module):
         """
         x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
         with evaluation_mode(self), _without_inference_mode():
-            h = self.finite_features(x.clone() if x.is_inference() else x)
-            return self._predictive(h, accuracy)
+            return self._predictive(self._rows(x.clone() if x.is_inference() else x, accuracy), accuracy)
+
+    def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
+        # One unnormalised density for each row of x, of all members together.
+        E = self.n_members
+        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
+        target = self._unnormalized(self.finite_features(x))
+        if self.calibration is None:
+            return target
+        return members.merge(target, self.calibration, self._log_z(target, accuracy))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -166,7 +199,8 @@ class Model(nn.Module):
     def finite_features(self, x: Tensor) -> Tensor:
         """As :meth:`features`, with an UndefinedError where they are not finite."""
         h = self.features(x)
-        if h.dim() != 2 or len(h) != len(x):
+        n_rows = len(x) * (self.n_members if self.shares_backbone else 1)
+        if h.dim() != 2 or len(h) != n_rows:
             shapes = f"{tuple(h.shape)} for inputs of shape {tuple(x.shape)}"
             raise ValueError(f"the backbone must turn B inputs into features (B, H); it gave {shapes}")
         bad = ~torch.isfinite(h).flatten(1).all(dim=1)
@@ -180,6 +214,21 @@ class Model(nn.Module):
     def log_prob(self, x: Any, y: Any, accuracy: Accuracy | None = None) -> Tensor:
         """Log density of targets y, (B, D), in the user's units, shape (B,); see :meth:`predictive`."""
         return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
+
+    def member_log_prob(self, x: Tensor, y: Tensor, accuracy: Accuracy) -> Tensor:
+        """Log density of targets by the members that their rows belong to, without calibration.
+
+        Args:
+            x: Rows in blocks, (E * B, ...); where members share a backbone, (B, ...).
+            y: In the user's units, rows in blocks, (E * B, D).
+            accuracy: Nodes, draws and tolerances.
+
+        Returns:
+            Shape (E * B,).
+        """
+        with evaluation_mode(self):
+            target = self._unnormalized(self.finite_features(x))
+            return self._predictive(target, accuracy).log_prob(y.to(self.y_units.scale))
 
     def gradient_ascent(
         self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
@@ -205,8 +254,8 @@ class Model(nn.Module):
         with torch.inference_mode(False), torch.no_grad(), evaluation_mode(self):
             x = self._inputs(x)
             start = None if y_start is None else self._start(y_start, len(x))
-            h = self.finite_features(x.clone() if x.is_inference() else x)
-            return ascend(self._unnormalized(h), start, n_steps, step_size)
+            target = self._rows(x.clone() if x.is_inference() else x, accuracy_or_default(None))
+            return ascend(target, start, n_steps, step_size)
 
     def check_start(self, y_start: Tensor) -> None:
         """Require initial estimates, (n, D), that are finite and within the bounds."""
@@ -237,10 +286,15 @@ class Model(nn.Module):
                 part.to(dtype)
         return self
 
-    def _predictive(self, h: Tensor, accuracy: Accuracy) -> Predictive:
+    def _predictive(self, target: Unnormalized, accuracy: Accuracy) -> Predictive:
         raise NotImplementedError  # abstract
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
+        # Of features (B, H); with members, (E * B, H) in blocks.
+        raise NotImplementedError  # abstract
+
+    def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        # Log of the normalisers of rows, (B,), in standard units.
         raise NotImplementedError  # abstract
 
 

@@ -1,11 +1,22 @@
 """Networks: features of x, the energy head, the mixture head, and presets of all three."""
 
 from ebreg.networks.activations import ACTIVATIONS
+from ebreg.networks.bounded_energy import BoundedEnergy
 from ebreg.networks.energy_head import EnergyHead
 from ebreg.networks.full_mixture_head import FullMixtureHead
+from ebreg.networks.member_energy_head import MemberEnergyHead
+from ebreg.networks.member_layers import MemberDropout, MemberLinear, count_members, keep_members, linear_of
 from ebreg.networks.mixture_head import MixtureHead
 from ebreg.networks.mlp import MLP
-from ebreg.networks.presets import NETWORKS, Networks, image_heads, paper_1d, smooth_heads, table
+from ebreg.networks.presets import (
+    NETWORKS,
+    Networks,
+    image_heads,
+    paper_1d,
+    residual_energy,
+    smooth_heads,
+    table,
+)
 from ebreg.networks.proposals import DEFAULT_PROPOSAL, PROPOSALS, with_heads
 
 __all__ = [
@@ -14,12 +25,20 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "PROPOSALS",
+    "BoundedEnergy",
     "EnergyHead",
     "FullMixtureHead",
+    "MemberDropout",
+    "MemberEnergyHead",
+    "MemberLinear",
     "MixtureHead",
     "Networks",
+    "count_members",
     "image_heads",
+    "keep_members",
+    "linear_of",
     "paper_1d",
+    "residual_energy",
     "smooth_heads",
     "table",
     "with_heads",

@@ -1,11 +1,14 @@
 """The mixture head: a Gaussian mixture from features of x."""
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from ebreg._utils import checks
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.networks.activations import ACTIVATIONS
+from ebreg.networks.member_layers import Linear
 from ebreg.units import Bounds
 
 # Standard deviations between exp(-20) and exp(20): wide enough for any data in any unit, and never 0 or inf.
@@ -25,6 +28,7 @@ class MixtureHead(nn.Module):
         min_scale: Lower bound of the standard deviations, added in quadrature.
         spread: Whether the initial means of the components are the quantiles of a standard Gaussian.
         bounds: Bounds of the targets, at which the components are truncated; None for no bounds.
+        linear: Makes a linear layer from its numbers of inputs and outputs.
     """
 
     def __init__(
@@ -36,6 +40,7 @@ class MixtureHead(nn.Module):
         min_scale: float = 0.0,
         spread: bool = False,
         bounds: Bounds | None = None,
+        linear: Linear = nn.Linear,
     ):
         super().__init__()
         checks.one_of("activation", activation, ACTIVATIONS)
@@ -47,21 +52,23 @@ class MixtureHead(nn.Module):
         self.activation, self.min_scale = activation, min_scale
         self.bounds = None if bounds is None or bounds.are_open else bounds
         # The first layers of the three branches see the same input: one matrix product instead of three.
-        self.hidden = nn.Linear(n_features, 3 * n_features)
-        self.means = nn.Linear(n_features, n_components * n_targets)
-        self.log_variances = nn.Linear(n_features, n_components * n_targets)
-        self.logits = nn.Linear(n_features, n_components)
+        self.hidden = linear(n_features, 3 * n_features)
+        self.means = linear(n_features, n_components * n_targets)
+        self.log_variances = linear(n_features, n_components * n_targets)
+        self.logits = linear(n_features, n_components)
         if spread:
             levels = (torch.arange(n_components) + 0.5) / n_components
             with torch.no_grad():
-                self.means.bias.copy_(torch.special.ndtri(levels).repeat_interleave(n_targets))
+                cast(nn.Linear, self.means).bias.copy_(
+                    torch.special.ndtri(levels).repeat_interleave(n_targets)
+                )
 
     def forward(self, h: Tensor) -> GaussianMixture:
         """(B, H) -> a mixture with batch shape (B,) and event shape (D,)."""
         checks.shape("h", h, ("B", self.n_features))
         # Not in the half precision of the backbone, which would round means and standard deviations.
         with torch.autocast(h.device.type, enabled=False):
-            return self._mixture(h.to(self.hidden.weight.dtype))
+            return self._mixture(h.to(cast(nn.Linear, self.hidden).weight.dtype))
 
     def _mixture(self, h: Tensor) -> GaussianMixture:
         hidden = ACTIVATIONS[self.activation](self.hidden(h)).chunk(3, dim=1)

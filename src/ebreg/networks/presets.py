@@ -1,11 +1,14 @@
 """Presets: the networks of the paper, and the defaults for tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from torch import nn
 
+from ebreg.networks.bounded_energy import BoundedEnergy
 from ebreg.networks.energy_head import EnergyHead
+from ebreg.networks.member_energy_head import MemberEnergyHead
+from ebreg.networks.member_layers import MemberDropout, linear_of
 from ebreg.networks.mixture_head import MixtureHead
 from ebreg.networks.mlp import MLP
 from ebreg.units import Bounds
@@ -52,10 +55,31 @@ def table(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
+    n_members: int = 1,
+    dropout: Sequence[float] = (),
 ) -> Networks:
-    """The default networks for tables, for standardised inputs and targets: SiLU, residual, width 64."""
-    heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds)
-    return replace(heads, backbone=MLP(n_inputs, (width, width), activation="silu", residual=True))
+    """The default networks for tables, for standardised inputs and targets: SiLU, residual, width 64.
+
+    Args:
+        n_inputs: Columns.
+        n_targets: D.
+        n_components: K.
+        width: Width of the layers.
+        min_scale: See :func:`smooth_heads`.
+        bounds: See :func:`smooth_heads`.
+        n_members: E.
+        dropout: A rate for each member, after every layer of the backbone; none of them: no dropout.
+    """
+    heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds, n_members)
+    backbone = MLP(
+        n_inputs,
+        (width, width),
+        activation="silu",
+        residual=True,
+        linear=linear_of(n_members),
+        dropout=MemberDropout(dropout) if any(dropout) else None,
+    )
+    return replace(heads, backbone=backbone)
 
 
 def smooth_heads(
@@ -65,6 +89,7 @@ def smooth_heads(
     width: int = 64,
     min_scale: float = 1e-3,
     bounds: Bounds | None = None,
+    n_members: int = 1,
 ) -> Networks:
     """The heads of :func:`table`, with an identity as backbone.
 
@@ -75,27 +100,31 @@ def smooth_heads(
         width: Width of the energy head's layers.
         min_scale: Lower bound of the mixture's standard deviations, in standard units.
         bounds: Bounds of the targets, in standard units.
+        n_members: E.
     """
-    return Networks(
-        nn.Identity(),
-        EnergyHead(
-            n_features,
-            n_targets,
-            target_widths=(width, width),
-            joint_widths=(width, width),
-            activation="silu",
-            residual=True,
-        ),
-        MixtureHead(
-            n_features,
-            n_targets,
-            n_components,
-            activation="silu",
-            min_scale=min_scale,
-            spread=True,
-            bounds=bounds,
-        ),
+    mixture = MixtureHead(
+        n_features,
+        n_targets,
+        n_components,
+        activation="silu",
+        min_scale=min_scale,
+        spread=True,
+        bounds=bounds,
+        linear=linear_of(n_members),
     )
+    return Networks(nn.Identity(), _smooth_energy(n_features, n_targets, width, n_members), mixture)
+
+
+def _smooth_energy(n_features: int, n_targets: int, width: int, n_members: int) -> nn.Module:
+    if n_members > 1:
+        return MemberEnergyHead(n_members, n_features, n_targets, width, n_layers=2)
+    widths = (width, width)
+    return EnergyHead(n_features, n_targets, widths, widths, activation="silu", residual=True)
+
+
+def residual_energy(n_features: int, n_targets: int = 1, width: int = 64, n_members: int = 1) -> nn.Module:
+    """The energy of a :class:`ebreg.models.ResidualModel`: bounded, and 0 before training."""
+    return BoundedEnergy(MemberEnergyHead(n_members, n_features, n_targets, width))
 
 
 NETWORKS: dict[str, Callable[..., Networks]] = {

@@ -2,5 +2,6 @@
 
 from ebreg.training.config import PAPER, TrainingConfig
 from ebreg.training.loop import Training, fit
+from ebreg.training.member_rows import HeldOut
 
-__all__ = ["PAPER", "Training", "TrainingConfig", "fit"]
+__all__ = ["PAPER", "HeldOut", "Training", "TrainingConfig", "fit"]

@@ -172,11 +172,11 @@ def weights_of(data: Data) -> Tensor:
 
 
 def split_batches(order: Tensor, size: int) -> list[Tensor]:
-    """Split row numbers (n,) into batches of ``size``; the last one may be smaller."""
-    batches = list(order.split(size))
+    """Split row numbers, (n,) or (G, n), into batches of ``size``; the last one may be smaller."""
+    batches = list(order.split(size, dim=-1))
     # A single row has no batch statistics, so it joins the batch before.
-    if len(batches) > 1 and len(batches[-1]) == 1 < size:
-        batches[-2:] = [torch.cat(batches[-2:])]
+    if len(batches) > 1 and batches[-1].shape[-1] == 1 < size:
+        batches[-2:] = [torch.cat(batches[-2:], dim=-1)]
     return batches
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch import Tensor
 
 from ebreg._utils.random_state import seeded
 from ebreg.methods import Method
@@ -20,6 +20,7 @@ from ebreg.training.batch_norm import check_batch_norm, shared_statistics
 from ebreg.training.batches import Data, as_data, augmentation_of, describe, split_batches, weights_of
 from ebreg.training.config import TrainingConfig
 from ebreg.training.interrupts import stop_on_interrupt
+from ebreg.training.member_rows import HeldOut, MemberRows
 from ebreg.training.processes import Processes, connect
 from ebreg.training.progress_bar import progress_bar
 from ebreg.training.stages import Stage, Stages
@@ -34,13 +35,14 @@ class Training:
 
     Attributes:
         history: One entry per epoch.
-        best_epoch: The epoch whose weights were kept, counted from 0; None without validation.
+        best_epoch: The epoch whose weights were kept, counted from 0; None without validation; a list with
+            the epoch of each member where they have rows of their own.
         interrupted: Whether Ctrl-C stopped it early.
         seconds: Time spent, including that before a checkpoint was resumed.
     """
 
     history: list[dict[str, float]]
-    best_epoch: int | None
+    best_epoch: int | list[int] | None
     interrupted: bool
     seconds: float
 
@@ -66,7 +68,8 @@ def fit(
         method: The method to train, on the device of its parameters.
         data: A tuple (x, y) of tensors x (n, ...) and y (n, D), or (x, y, weights) with weights (n,), or a
             map-style data set.
-        validation: The same, or None.
+        validation: The same, or None; for a model with members also a :class:`HeldOut`, the rows of ``data``
+            that each member validates itself on.
         config: Settings.
         checkpoint: Path of the checkpoint file. A file that exists is an error unless ``resume`` is set.
         resume: Continue from the checkpoint if it exists, else start from the beginning.
@@ -81,7 +84,8 @@ def fit(
     if not isinstance(config, TrainingConfig | None):
         raise TypeError(f"config must be a TrainingConfig, got {type(config).__name__}")
     data = as_data(data)
-    validation = None if validation is None else as_data(validation, "validation")
+    if validation is not None and not isinstance(validation, HeldOut):
+        validation = as_data(validation, "validation")
     config = config or TrainingConfig()
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists() and not resume:
@@ -115,19 +119,21 @@ class _Run:
         self,
         method: Method,
         data: Data,
-        validation: Data | None,
+        validation: Data | HeldOut | None,
         config: TrainingConfig,
         processes: Processes,
         identity: Mapping[str, Any],
     ):
-        self.method, self.data, self.validation = method, data, validation
+        self.method, self.data = method, data
+        self.validation = None if isinstance(validation, HeldOut) else validation
         self.config, self.processes, self.identity = config, processes, identity
         self.state = State(method, config)
-        self.stages = Stages(method, data, validation, config, processes)
+        self.rows = self.all_rows = MemberRows.of(method.model, data, validation)
+        self.stages = Stages(method, data, self.validation, config, processes)
         self.step = Step(self.state, data, config, processes)
-        batches = split_batches(torch.arange(len(data)), config.batch_size)
+        batches = split_batches(self.rows.train, config.batch_size)
         self.n_batches = len(batches)
-        check_batch_norm(method, len(batches[-1]), processes.count)
+        check_batch_norm(method, batches[-1].shape[1], processes.count)
 
     def train(
         self, path: Path | None, show: bool | str, after_epoch: Callable[[int], None] | None
@@ -152,13 +158,22 @@ class _Run:
                 self._save(path)
         if not self.state.take_best():
             self.state.take_candidate()
-        return Training(progress.history, self.state.selection.best_epoch, interrupted, progress.seconds)
+        return Training(progress.history, self._best_epoch, interrupted, progress.seconds)
+
+    @property
+    def _best_epoch(self) -> int | list[int] | None:
+        epochs = [selection.best_epoch for selection in self.state.selections]
+        if len(epochs) == 1:
+            return epochs[0]
+        known = [epoch for epoch in epochs if epoch is not None]
+        return known or None
 
     def restore(self, path: Path) -> None:
         """Continue from a checkpoint, if there is one."""
         if not path.exists():
             return
         self.state.restore(path, self._identity(), self.n_batches)
+        self._take_blocks()
         if not self.processes.is_first:  # the sums of all processes are in the first
             self.progress.sums = dict.fromkeys(self.progress.sums, 0.0)
 
@@ -171,10 +186,17 @@ class _Run:
         return self.progress.epoch * self.n_batches + self.progress.batch
 
     def _is_finished(self) -> bool:
-        n_epochs = self.progress.epoch
-        return n_epochs >= self.config.epochs or self.state.selection.should_stop(
-            n_epochs, self.config.patience
+        n_epochs, patience = self.progress.epoch, self.config.patience
+        return n_epochs >= self.config.epochs or all(
+            selection.should_stop(n_epochs, patience) for selection in self.state.selections
         )
+
+    def _take_blocks(self) -> None:
+        # After members were left out.
+        if len(self.state.blocks) < len(self.rows.train):
+            self.rows = self.all_rows.take(self.state.blocks)
+            config, processes = self.config, self.processes
+            self.stages = Stages(self.state.method, self.data, self.validation, config, processes)
 
     def _is_interrupted(self, stop: threading.Event) -> bool:
         # Ctrl-C may reach one process before another; all must stop after the same step.
@@ -187,7 +209,7 @@ class _Run:
         stage = self.stages.at(progress.epoch)
         stage.train()
         seed = (config.seed * 1_000_003 + progress.epoch) % 2**63
-        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(seed))
+        order = self.rows.order(seed, self.state.blocks)
         for index in split_batches(order, config.batch_size)[progress.batch :]:
             self.step(index, stage, self.n_steps / (config.epochs * self.n_batches))
             progress.batch += 1
@@ -201,22 +223,41 @@ class _Run:
     def _finish_epoch(self, bar: Any) -> None:
         progress, stage = self.progress, self.stages.at(self.progress.epoch)
         sums = self.processes.total(*progress.sums.values())
-        entry = {name: total / len(self.data) for name, total in zip(progress.sums, sums, strict=True)}
+        n_rows = self.rows.train.shape[1]
+        entry = {name: total / n_rows for name, total in zip(progress.sums, sums, strict=True)}
         n_epochs = progress.epoch + 1
         due = n_epochs % self.config.validation_every == 0 or n_epochs == self.config.epochs
-        if stage.validation is not None and due:
-            entry["validation_nll"] = self._validate(stage, stage.validation)
+        if self.rows.validation is not None and due:
+            entry |= self._validate(stage, self.rows.validation)
         progress.history.append(entry)
-        bar.set_postfix({name: f"{value:.3f}" for name, value in entry.items()}, refresh=False)
+        shown = {name: value for name, value in entry.items() if not name.startswith("validation_nll_")}
+        bar.set_postfix({name: f"{value:.3f}" for name, value in shown.items()}, refresh=False)
         progress.epoch, progress.batch, progress.sums = n_epochs, 0, {}
+        if self.state.drop_finished(n_epochs):
+            self._take_blocks()
 
-    def _validate(self, stage: Stage, data: Data) -> float:
-        n_rows = self.config.validation_rows
-        rows = validation_nll(self.state.candidate, data, stage, self.processes, n_rows)
-        weights = weights_of(data).double()
-        if self.state.selection.consider(self.progress.epoch, rows, weights):
-            self.state.keep_candidate()
-        return ((weights * rows).sum() / weights.sum()).item()
+    def _validate(self, stage: Stage, index: Tensor) -> dict[str, float]:
+        # NLL of the members in training, and of all: of those that are finished, with the weights kept.
+        data = stage.data if self.rows.held_out else stage.validation
+        assert data is not None
+        state = self.state
+        rows = validation_nll(
+            state.candidate, data, index, stage, self.processes, self.config.validation_rows
+        )
+        weights = weights_of(data).double()[index]
+        state.consider(self.progress.epoch, rows, weights)
+        nlls = ((weights * rows).sum(dim=1) / weights.sum(dim=1)).tolist()
+        entry = {state.nll_name(block): nll for block, nll in zip(state.blocks.tolist(), nlls, strict=True)}
+        if len(state.selections) > 1:
+            finished = set(range(len(state.selections))) - set(state.blocks.tolist())
+            kept = [self.progress.history[self._kept(block)][state.nll_name(block)] for block in finished]
+            entry["validation_nll"] = sum([*nlls, *kept]) / len(state.selections)
+        return entry
+
+    def _kept(self, block: int) -> int:
+        epoch = self.state.selections[block].best_epoch
+        assert epoch is not None
+        return epoch
 
     def _save(self, path: Path) -> None:
         sums = self.processes.total(*self.progress.sums.values())
@@ -229,11 +270,12 @@ class _Run:
         settings = {
             k: v for k, v in asdict(self.config).items() if k not in ("checkpoint_every", "validation_rows")
         }
-        augmentation = augmentation_of(self.data)
+        augmentation, validation = augmentation_of(self.data), self.all_rows.validation
         return {
             "method": f"{self.method.name}({self.method.extra_repr()})",
             "rows": len(self.data),
-            "validation rows": None if self.validation is None else len(self.validation),
+            "validation rows": None if validation is None else validation.shape[1],
+            "members": self.method.model.n_members,
             "the checksum of the data": getattr(self.data, "checksum", None),
             "the checksum of the validation data": getattr(self.validation, "checksum", None),
             "the augmentation": None if augmentation is None else describe(augmentation),

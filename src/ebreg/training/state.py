@@ -1,5 +1,6 @@
 """State: everything that changes while a method is trained, and how a checkpoint holds it."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg.errors import CheckpointError
 from ebreg.methods import Method
+from ebreg.networks import MemberLinear, keep_members
 from ebreg.saving import checkpoints, files
 from ebreg.saving.schema import anything, each, fields, mapping, none_or, number, real, whole
 from ebreg.training.averaging import Average
@@ -42,39 +44,110 @@ class State:
 
     Restored from a checkpoint, a training goes on as if it had never stopped.
 
+    Members with backbones of their own are blocks of rows, each with its own best epoch; the members that are
+    finished are left out. Otherwise there is one block.
+
     Args:
         method: What is trained, in place.
         config: Settings.
+
+    Attributes:
+        whole: The method with all members.
+        method: The method with the members in training.
+        blocks: The numbers of the blocks in training, shape (G,).
     """
 
     def __init__(self, method: Method, config: TrainingConfig):
-        self.method, self._anchor = method, config.anchor
-        self.parameters = [p for p in method.parameters() if p.requires_grad]
+        self.whole = self.method = method
+        self._config = config
+        n_blocks = 1 if method.model.shares_backbone else method.model.n_members
+        self.blocks = torch.arange(n_blocks)
+        if n_blocks > 1:
+            _check_members(method, n_blocks)
+        self._start()
+        self.noise = torch.Generator().manual_seed(config.seed % 2**63)
+        self.progress = Progress()
+        self.best: dict[str, Tensor] = {}
+        self.selections = [Selection(config.anchor) for _ in range(n_blocks)]
+
+    def _start(self) -> None:
+        # A new optimiser and a new average.
+        config = self._config
+        self.parameters = [p for p in self.method.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters,
             lr=config.learning_rate,
             weight_decay=config.weight_decay,
             fused=True,  # one pass over all parameters; for small networks most of a step is overhead
         )
-        self.average = None if config.averaging is None else Average(method, config.averaging)
-        self.noise = torch.Generator().manual_seed(config.seed % 2**63)
-        self.progress = Progress()
-        self.best: dict[str, Tensor] = {}
-        self.selection = Selection(config.anchor)
+        self.average = None if config.averaging is None else Average(self.method, config.averaging)
 
     @property
     def candidate(self) -> Method:
         """The method with the weights that would be kept now."""
         return self.method if self.average is None else self.average.module
 
-    def keep_candidate(self) -> None:
-        """Remember the candidate's weights as the best."""
-        self.best = {name: value.detach().clone() for name, value in self.candidate.state_dict().items()}
+    def consider(self, epoch: int, rows: Tensor, weights: Tensor) -> None:
+        """Keep the candidate's weights in the blocks where this epoch is now the best.
+
+        Args:
+            epoch: Its number.
+            rows: NLL of the validation rows of each block, shape (G, n).
+            weights: Weights of those rows, shape (G, n).
+        """
+        better = [
+            self.selections[block].consider(epoch, *values)
+            for block, *values in zip(self.blocks.tolist(), rows, weights, strict=True)
+        ]
+        self.keep_candidate(torch.tensor(better))
+
+    def keep_candidate(self, better: Tensor) -> None:
+        """Remember the candidate's weights as the best in some blocks, given as a mask (G,)."""
+        if not better.any():
+            return
+        weights = {name: value.detach() for name, value in self.candidate.state_dict().items()}
+        if len(self.selections) == 1:
+            self.best = {name: value.clone() for name, value in weights.items()}
+            return
+        if not self.best:
+            self.best = {name: value.detach().clone() for name, value in self.whole.state_dict().items()}
+        for name in _member_parameters(self.whole):  # nothing else is trained
+            self.best[name][self.blocks[better]] = weights[name][better]
+
+    def drop_finished(self, n_epochs: int) -> bool:
+        """Leave out the members that need no more training; whether there are any, and others are left."""
+        patience = self._config.patience
+        going = torch.tensor(
+            [not self.selections[block].should_stop(n_epochs, patience) for block in self.blocks.tolist()]
+        )
+        if going.all() or not going.any():
+            return False
+        self._keep_blocks(going.nonzero()[:, 0])
+        return True
+
+    def _keep_blocks(self, index: Tensor) -> None:
+        slots = [self.optimizer.state.get(p, {}) for p in self.parameters]
+        average = self.average
+        if self.method is self.whole:
+            # The networks of all members get the best weights at the end; what is trained on is a copy.
+            self.whole.zero_grad()
+            self.method = copy.deepcopy(self.whole)
+        keep_members(self.method, index)
+        self.blocks = self.blocks[index]
+        self._start()
+        for parameter, slot in zip(self.parameters, slots, strict=True):
+            self.optimizer.state[parameter] = {
+                name: value[index].clone() if value.dim() else value for name, value in slot.items()
+            }
+        if average is not None and self.average is not None:
+            keep_members(average.module, index)
+            self.average.module.load_state_dict(average.module.state_dict())
+            self.average.n_steps = average.n_steps
 
     def take_best(self) -> bool:
         """Give the method the best weights; whether there are any yet."""
         if self.best:
-            self.method.load_state_dict(self.best)
+            self.whole.load_state_dict(self.best)
         return bool(self.best)
 
     def take_candidate(self) -> None:
@@ -92,8 +165,9 @@ class State:
         """
         progress = replace(self.progress, sums=sums)
         tensors = _over("method", self.method.state_dict()) | _over("best", self.best)
-        if self.selection.best_rows is not None:
-            tensors["validation.rows"] = self.selection.best_rows
+        for block, selection in enumerate(self.selections):
+            if selection.best_rows is not None:
+                tensors[f"validation.rows.{block}"] = selection.best_rows
         if self.average is not None:
             tensors |= _over("average", self.average.module.state_dict())
         optimizer = self.optimizer.state_dict()["state"]
@@ -106,7 +180,11 @@ class State:
         facts = {
             "settings": dict(identity),
             "progress": asdict(progress),
-            "selection": {name: getattr(self.selection, name) for name in ("best_epoch", "lowest_epoch")},
+            "selections": [
+                {name: getattr(selection, name) for name in ("best_epoch", "lowest_epoch")}
+                for selection in self.selections
+            ],
+            "blocks": self.blocks.tolist(),
             "learned": sorted(optimizer),
         }
         try:
@@ -134,6 +212,10 @@ class State:
         except ValueError as error:
             raise files.damaged(checkpoints.FORMAT, path, error) from error
         _check_same(identity, facts["settings"], path)
+        try:
+            self._restore_blocks(facts["blocks"])
+        except (ValueError, IndexError) as error:
+            raise files.damaged(checkpoints.FORMAT, path, error) from error
         weights, average = _under("method.", tensors), _under("average.", tensors)
         checkpoints.check_fits(self.method, weights, path)
         if self.average is not None:
@@ -144,7 +226,12 @@ class State:
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
             for state in (noise, everywhere):  # tried out on a generator that nothing else uses
                 torch.Generator().set_state(state)
-            selection = self._selection(facts["selection"], progress, tensors)
+            selections = [
+                self._selection(block, epochs, progress, tensors)
+                for block, epochs in enumerate(facts["selections"])
+            ]
+            if len(selections) != len(self.selections):
+                raise ValueError(f"there are {len(selections)} selections for {len(self.selections)} members")
         except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
             raise files.damaged(checkpoints.FORMAT, path, error) from error
         self.method.load_state_dict(weights)
@@ -152,7 +239,7 @@ class State:
             self.average.module.load_state_dict(average)
             self.average.n_steps = progress.epoch * n_batches + progress.batch
         self.optimizer.load_state_dict(optimizer)
-        self.best, self.selection, self.progress = _under("best.", tensors), selection, progress
+        self.best, self.selections, self.progress = _under("best.", tensors), selections, progress
         self.noise.set_state(noise)
         torch.set_rng_state(everywhere)
         if self._device.type == "cuda":
@@ -162,13 +249,29 @@ class State:
     def _device(self) -> torch.device:
         return self.method.model.reference.device
 
-    def _selection(self, epochs: dict[str, Any], progress: Progress, tensors: dict[str, Tensor]) -> Selection:
+    def _restore_blocks(self, blocks: list[int]) -> None:
+        # The members that were still trained.
+        index = torch.tensor(blocks)
+        if not blocks or sorted(set(blocks)) != blocks or not set(blocks) <= set(self.blocks.tolist()):
+            raise ValueError(f"members {blocks} were still trained, and there are {len(self.blocks)}")
+        if len(index) < len(self.blocks):
+            self._keep_blocks(index)
+
+    def _selection(
+        self, block: int, epochs: dict[str, Any], progress: Progress, tensors: dict[str, Tensor]
+    ) -> Selection:
+        anchor = self._config.anchor
         best, lowest = epochs["best_epoch"], epochs["lowest_epoch"]
         if best is None:
-            return Selection(self._anchor)
-        nll = {i: e["validation_nll"] for i, e in enumerate(progress.history) if "validation_nll" in e}
+            return Selection(anchor)
+        name = self.nll_name(block)
+        nll = {i: e[name] for i, e in enumerate(progress.history) if name in e}
         lowest_nll = float("inf") if lowest is None else nll[lowest]
-        return Selection(self._anchor, best, tensors["validation.rows"], lowest, lowest_nll, max(nll))
+        return Selection(anchor, best, tensors[f"validation.rows.{block}"], lowest, lowest_nll, max(nll))
+
+    def nll_name(self, block: int) -> str:
+        """Name of a block's validation NLL in the history."""
+        return "validation_nll" if len(self.selections) == 1 else f"validation_nll_{block}"
 
     def _optimizer_state(self, tensors: dict[str, Tensor], learned: list[int]) -> dict[str, Any]:
         slots: dict[int, dict[str, Tensor]] = {}
@@ -194,9 +297,30 @@ _FACTS = fields(
         sums=mapping(real),
         seconds=number(0),
     ),
-    selection=fields(best_epoch=none_or(whole()), lowest_epoch=none_or(whole())),
+    selections=each(fields(best_epoch=none_or(whole()), lowest_epoch=none_or(whole()))),
+    blocks=each(whole()),
     learned=each(whole()),
 )
+
+
+def _member_parameters(method: Method) -> set[str]:
+    # Names in the state dict; a layer that two models share has two.
+    return {
+        f"{path}.{name}"
+        for path, layer in method.named_modules(remove_duplicate=False)
+        if isinstance(layer, MemberLinear)
+        for name in ("weight", "bias")
+    }
+
+
+def _check_members(method: Method, n_members: int) -> None:
+    members = _member_parameters(method)
+    others = [name for name, p in method.named_parameters() if p.requires_grad and name not in members]
+    if others:
+        raise ValueError(
+            f"with {n_members} members every trained parameter must be one of a MemberLinear layer; "
+            f"{others[0]} is not"
+        )
 
 
 def _check_same(here: Mapping[str, Any], there: Mapping[str, Any], path: Path) -> None:

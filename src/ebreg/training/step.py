@@ -34,27 +34,35 @@ class Step:
         """Train on a batch, and add its losses to those of the epoch.
 
         Args:
-            index: Rows of the batch over all processes, shape (B,).
+            index: Rows of the batch over all processes for each block of rows, shape (G, B).
             stage: The current stage of the training.
             t: Share of the training done so far, in [0, 1], for the learning-rate schedule.
         """
         self._set_learning_rate(t)
+        model, (G, B) = self._state.method.model, index.shape
+        E = model.n_members
         # Every process makes the random numbers of the whole batch and takes those of its own rows, so the
         # draws do not depend on the number of processes. A process without rows repeats one at weight 0.
-        points = stage.learner.points(len(index), self._state.noise)
-        augmentation_points = self._augmentation_points(len(index))
-        own = self._processes.own(len(index))
-        scale = self._processes.count / len(index) if len(own) else 0.0
+        points = stage.learner.points(E * B, self._state.noise)
+        augmentation_points = self._augmentation_points(G * B)
+        own = self._processes.own(B)
+        scale = self._processes.count / B if len(own) else 0.0
         own = own if len(own) else torch.zeros(1, dtype=torch.long)
-        x, y = (values.to(self._device) for values in stage.data.__getitems__(index[own].tolist()))
+        rows = index[:, own].flatten()
+        x, y = (values.to(self._device) for values in stage.data.__getitems__(rows.tolist()))
         if self._augmentation is not None:
-            x, y = self._augmentation(x, y, augmentation_points[own].to(self._device))
-        losses = self._losses(stage, x, y, points[:, own].to(self._device), self._weights[index[own]])
+            own_points = augmentation_points.view(G, B, -1)[:, own].flatten(0, 1)
+            x, y = self._augmentation(x, y, own_points.to(self._device))
+        weights = self._weights[rows]
+        if model.shares_backbone:
+            y, weights = y.repeat(E, 1), weights.repeat(E)
+        points = points.unflatten(1, (E, B))[:, :, own].flatten(1, 2)
+        losses = self._losses(stage, x, y, points.to(self._device), weights)
         loss = scale * torch.stack([values.sum() for values in losses.values()]).sum()
         self._update(loss, x, y)
         sums = self._state.progress.sums
         for name, values in losses.items():
-            share = scale * values.detach().sum().item() * len(index) / self._processes.count
+            share = scale * values.detach().sum().item() * B / (E * self._processes.count)
             sums[name] = sums.get(name, 0.0) + share
 
     def _set_learning_rate(self, t: float) -> None:
@@ -79,11 +87,24 @@ class Step:
         state = self._state
         state.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(state.parameters, self._config.clip_norm or math.inf)
+        norm = self._clip(self._config.clip_norm or math.inf)
         self._check_finite(norm, loss, x, y)
         state.optimizer.step()
         if state.average is not None:
             state.average.update()
+
+    def _clip(self, max_norm: float) -> Tensor:
+        # The norm of the gradient before it was clipped; with blocks, of each member by itself.
+        state = self._state
+        if len(state.blocks) == 1:
+            return torch.nn.utils.clip_grad_norm_(state.parameters, max_norm)
+        gradients = [p.grad for p in state.parameters if p.grad is not None]
+        norms = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1).norm(dim=1)
+        factors = (max_norm / norms.clamp_min(1e-6)).clamp_max(1.0)
+        if (factors < 1).any():
+            for gradient in gradients:
+                gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+        return norms.max()
 
     def _check_finite(self, gradient_norm: Tensor, loss: Tensor, x: Tensor, y: Tensor) -> None:
         # The gradient is already averaged over the processes, so all of them raise or none does.

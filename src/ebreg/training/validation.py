@@ -1,5 +1,7 @@
 """Validation: the negative log-likelihood (NLL) of every validation row."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,22 +12,36 @@ from ebreg.training.stages import Stage
 
 
 @torch.no_grad()
-def validation_nll(method: Method, data: Data, stage: Stage, processes: Processes, n_rows: int) -> Tensor:
-    """NLL of each row in evaluation mode, on the CPU in float64, shape (n,).
+def validation_nll(
+    method: Method, data: Data, rows: Tensor, stage: Stage, processes: Processes, n_rows: int
+) -> Tensor:
+    """NLL of each row in evaluation mode, on the CPU in float64, shape (G, n).
+
+    Members that share their rows are one block; the NLL is then that of their mean density.
 
     Args:
         method: The method with the weights to evaluate.
-        data: The validation data of the stage.
+        data: Data of the stage that hold the rows.
+        rows: Row numbers for each block, shape (G, n).
         stage: The current stage of the training.
         processes: The processes that share the rows; each of them gets all results.
-        n_rows: Rows evaluated at once.
+        n_rows: Rows evaluated at once, in all blocks together.
     """
     method.eval()
-    device = method.model.reference.device
-    nll = torch.zeros(len(data), dtype=torch.float64)
-    for index in processes.own(len(data)).split(n_rows):
-        if len(index):
-            x, y = (values.to(device) for values in data.__getitems__(index.tolist()))
-            with stage.inputs(method):
-                nll[index] = method.validation_nll(x, y).cpu().double()
-    return torch.tensor(processes.total(*nll.tolist()), dtype=torch.float64)
+    nll = torch.zeros(rows.shape, dtype=torch.float64)
+    for columns in processes.own(rows.shape[1]).split(max(1, n_rows // len(rows))):
+        if len(columns):
+            nll[:, columns] = _nll(method, data, rows[:, columns], stage)
+    return torch.tensor(processes.total(*nll.flatten().tolist()), dtype=torch.float64).view(rows.shape)
+
+
+def _nll(method: Method, data: Data, rows: Tensor, stage: Stage) -> Tensor:
+    # Of some rows of each block, (G, n).
+    model, n = method.model, rows.shape[1]
+    x, y = (values.to(model.reference.device) for values in data.__getitems__(rows.flatten().tolist()))
+    y = y.repeat(model.n_members, 1) if model.shares_backbone else y
+    with stage.inputs(method):
+        nll = method.validation_nll(x, y).cpu().double()
+    if model.shares_backbone:
+        nll = math.log(model.n_members) - torch.logsumexp(-nll.view(-1, n), dim=0)
+    return nll.view(-1, n)

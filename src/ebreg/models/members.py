@@ -1,0 +1,71 @@
+"""Members: rows of several members of a model, and one unnormalised density of them all."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ebreg.models.calibration import Calibration
+from ebreg.predictive import Unnormalized
+
+
+def to_blocks(rows: Tensor, n_members: int) -> Tensor:
+    """(B, E * C), members side by side -> (E * B, C), members in blocks."""
+    return rows.view(len(rows), n_members, -1).transpose(0, 1).reshape(n_members * len(rows), -1)
+
+
+def to_rows(blocks: Tensor, n_members: int) -> Tensor:
+    """(E * B, C), members in blocks -> (B, E * C), members side by side."""
+    return blocks.view(n_members, -1, blocks.shape[-1]).transpose(0, 1).flatten(1)
+
+
+def repeated(x: Tensor, n_members: int) -> Tensor:
+    """(B, ...) -> (E * B, ...), the same rows for every member."""
+    return x.repeat(n_members, *[1] * (x.dim() - 1))
+
+
+def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unnormalized:
+    r"""The density of all members, :math:`\sum_e w_e \exp(f_e(x, y)) / Z_e(x)`.
+
+    Args:
+        target: Rows of E members in blocks, E * B; its proposal is a mixture.
+        calibration: The weights w.
+        log_z: Log of the members' normalisers, shape (E * B,).
+
+    Returns:
+        B rows. Their features are those of all members and then the normalisers, (B, E * H + E).
+    """
+    E, log_weights = calibration.n_members, calibration.log_weights
+    return replace(
+        target,
+        f=_mean_density(target.f, log_weights),
+        h=torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1),
+        proposal=merged_mixture(target.proposal, log_weights),
+    )
+
+
+def merged_mixture(q: Any, log_weights: Tensor) -> Any:
+    """One mixture of the components of all members: E * B rows with K -> B rows with E * K components."""
+    E = len(log_weights)
+    B = len(q) // E
+    logits, means, scales = (
+        part.view(E, B, *part.shape[1:]).transpose(0, 1) for part in (q.logits, q.means, q.scales)
+    )
+    logits = logits + log_weights.to(logits)[:, None]
+    return q.with_components(logits.flatten(1), means.flatten(1, 2), scales.flatten(1, 2))
+
+
+def _mean_density(
+    f: Callable[[Tensor, Tensor], Tensor], log_weights: Tensor
+) -> Callable[[Tensor, Tensor], Tensor]:
+    E = len(log_weights)
+
+    def log_mean(h: Tensor, y: Tensor) -> Tensor:
+        # Features and normalisers (B, E * H + E), targets (M, B, D) -> (M, B).
+        features, log_z = to_blocks(h[:, :-E], E), h[:, -E:].T  # (E, B)
+        log_p = f(features, y.repeat(1, E, 1)).double().view(len(y), E, -1) - log_z
+        return torch.logsumexp(log_p + log_weights.to(log_p)[:, None], dim=1)
+
+    return log_mean

@@ -1,0 +1,53 @@
+"""ResidualModel: an energy that corrects its proposal."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ebreg import sampling
+from ebreg.models.energy_model import EnergyModel
+from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.predictive import Accuracy, Unnormalized
+
+# Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
+# nothing else: the density of all members together is normalised with the accuracy that was asked for.
+_N_POINTS = 64
+_N_POINTS_IN_TRAINING = 32
+
+
+class ResidualModel(EnergyModel):
+    r"""p(y | x) proportional to :math:`q(y | x) \exp g(x, y)`, with a bounded g.
+
+    f = log q + g. No density ratio p / q exceeds :math:`\exp(2 L)`, with L the bound of g: where q has no
+    mass, p has none, and nothing needs to be searched for outside of it. ``energy`` is g. The tail of p is
+    that of q; ``tail`` says only where nodes lie.
+    """
+
+    def g(self, h: Tensor, y: Tensor) -> Tensor:
+        """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
+        return self._energy(h, y)
+
+    def f(self, h: Tensor, y: Tensor) -> Tensor:
+        """See :meth:`EnergyModel.f`."""
+        return self.q(h).log_prob(y) + self.g(h, y)
+
+    def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
+        """See :meth:`EnergyModel.f_grid`."""
+        return self.f(h, y[:, None].expand(-1, len(h), -1))
+
+    def member_log_prob(self, x: Tensor, y: Tensor, accuracy: Accuracy) -> Tensor:
+        """See :meth:`Model.member_log_prob`; the normaliser is that of a few points of q."""
+        with evaluation_mode(self):
+            h, y = self.finite_features(x), self.standardize(y)
+            log_p = self.f(h, y) - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
+        return log_p - self.y_units.scale.log().sum()
+
+    def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        return self._log_mean_exp_g(target.h, _N_POINTS)
+
+    def _log_mean_exp_g(self, h: Tensor, n_points: int) -> Tensor:
+        # Log Z of rows (B, H), from points of q: (B,).
+        u = sampling.sobol(n_points, self.n_targets).to(h)[:, None].expand(-1, len(h), -1)
+        g = self.g(h, sampling.draw(self.q(h), u).to(h.dtype))
+        return torch.logsumexp(g, dim=0) - math.log(n_points)

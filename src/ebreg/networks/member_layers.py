@@ -1,0 +1,116 @@
+"""Layers of several members at once: networks of one design, each with weights of its own.
+
+A row belongs to one member. The rows of E members come in E blocks of the same size, (E * B, C), those of the
+first member first; so everything that treats rows one by one, such as losses and distributions, need not know
+of members. One batched product takes the place of E small ones, which are all overhead.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ebreg._utils import checks
+
+Linear = Callable[[int, int], nn.Module]
+
+
+class MemberLinear(nn.Module):
+    """E linear layers: (E * B, n_in) in E blocks -> (E * B, n_out), initialised as ``torch.nn.Linear`` is.
+
+    Args:
+        n_members: E.
+        n_in: Inputs of a layer.
+        n_out: Its outputs.
+    """
+
+    def __init__(self, n_members: int, n_in: int, n_out: int):
+        super().__init__()
+        reach = 1 / math.sqrt(n_in)
+        self.weight = nn.Parameter(torch.empty(n_members, n_in, n_out).uniform_(-reach, reach))
+        self.bias = nn.Parameter(torch.empty(n_members, 1, n_out).uniform_(-reach, reach))
+
+    @property
+    def n_members(self) -> int:
+        """E."""
+        return len(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Every block of rows through its own layer."""
+        E, n_in, n_out = self.weight.shape
+        return torch.baddbmm(self.bias, x.reshape(E, -1, n_in), self.weight).view(-1, n_out)
+
+    def keep_members(self, index: Tensor) -> None:
+        """Keep the members at an index (e,), in place: the parameters are new ones."""
+        self.weight = nn.Parameter(self.weight.detach()[index], self.weight.requires_grad)
+        self.bias = nn.Parameter(self.bias.detach()[index], self.bias.requires_grad)
+
+    def extra_repr(self) -> str:
+        """The sizes."""
+        E, n_in, n_out = self.weight.shape
+        return f"n_members={E}, n_in={n_in}, n_out={n_out}"
+
+
+class MemberDropout(nn.Module):
+    """Dropout with a rate for each member: (E * B, C) in E blocks -> (E * B, C).
+
+    Args:
+        rates: In [0, 1), E of them.
+    """
+
+    rates: Tensor
+
+    def __init__(self, rates: Sequence[float]):
+        super().__init__()
+        rates = [checks.not_negative("dropout", rate) for rate in rates]
+        if max(rates) >= 1:
+            raise ValueError(f"dropout must be a rate in [0, 1), got {max(rates)}")
+        self.register_buffer("rates", torch.tensor(rates))
+        self._is_active = max(rates) > 0
+
+    @property
+    def n_members(self) -> int:
+        """E."""
+        return len(self.rates)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """In training mode, every number is set to 0 with the rate of its member, and the others grow."""
+        if not (self.training and self._is_active):
+            return x
+        rates = self.rates.to(x.dtype).view(-1, 1, 1)
+        blocks = x.view(len(self.rates), -1, x.shape[-1])
+        return (blocks * (torch.rand_like(blocks) >= rates) / (1 - rates)).view(x.shape)
+
+    def keep_members(self, index: Tensor) -> None:
+        """Keep the members at an index (e,), in place."""
+        self.rates = self.rates[index]
+        self._is_active = bool((self.rates > 0).any())
+
+
+def linear_of(n_members: int) -> Linear:
+    """The linear layer of networks with E members, as a function of its inputs and outputs."""
+    if n_members == 1:
+        return nn.Linear
+    return lambda n_in, n_out: MemberLinear(n_members, n_in, n_out)
+
+
+def member_layers(module: nn.Module) -> list[MemberLinear | MemberDropout]:
+    """All layers of members in a module."""
+    return [layer for layer in module.modules() if isinstance(layer, MemberLinear | MemberDropout)]
+
+
+def count_members(*modules: nn.Module) -> int:
+    """E; 1 for networks without layers of members."""
+    counts = {layer.n_members for module in modules for layer in member_layers(module)}
+    if len(counts) > 1:
+        raise ValueError(f"networks must have the same number of members, got {sorted(counts)}")
+    return counts.pop() if counts else 1
+
+
+def keep_members(module: nn.Module, index: Tensor) -> None:
+    """Keep the members at an index (e,), in place, in all parts of a module that know of members."""
+    for part in list(module.modules()):
+        keep = getattr(part, "keep_members", None)
+        if keep is not None:
+            keep(index)
