@@ -20,12 +20,15 @@ from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
 from ebreg.estimators.prediction import Prediction
+from ebreg.estimators.recipe import Recipe, find_recipe
 from ebreg.estimators.rows import Rows
 from ebreg.estimators.saving import Saving
 from ebreg.estimators.trainer import Trainer
-from ebreg.methods import Method
+from ebreg.methods import Method, ResidualNCE
+from ebreg.models import Model
 from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
+from ebreg.training import HeldOut
 from ebreg.training.batches import TensorData
 from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
@@ -34,8 +37,8 @@ from ebreg.units import Bounds
 class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     """Base of the regressors: fit and the predictions.
 
-    A subclass has the arguments that are used here, names its model in ``_keeps``, and says in ``_method``
-    how that model is trained.
+    A subclass has the arguments that are used here, and says in ``_model_class`` and ``_method`` which model
+    it trains, and how.
     """
 
     warm_start: bool = False  # an argument of some subclasses
@@ -69,11 +72,12 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             weights = inputs.weights(sample_weight, len(x))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             rows = Rows.of(x, targets.y, weights, bounds, seed)
-            train, validation_rows = self._split(rows, validation, read)
-            design, method = self._build(rows, train, seed)
-            trainer = self._trainer(seed)
+            recipe = self._recipe()
+            train, validation_rows = self._split(rows, validation, read, recipe)
+            design, method = self._build(rows, train, seed, recipe)
+            trainer = self._trainer(recipe, seed)
             training = final = trainer.train(method, train, validation_rows)
-            if self.refit and len(train) < len(rows.data) and not training.interrupted:
+            if recipe.refit and len(train) < len(rows.data) and not training.interrupted:
                 final = trainer.fine_tune(method, rows.data, training)
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
@@ -156,13 +160,50 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         read = inputs.examples if self.design_.n_inputs is None else inputs.table
         return read(self, X, reset=False)
 
-    def _method(self, model: Any, blueprint: Blueprint | None) -> Method:
+    @property
+    def _method_name(self) -> str:
+        # Of the training method.
+        raise NotImplementedError  # abstract
+
+    def _method(self, model: Any, blueprint: Blueprint | None, n_draws: int | None) -> Method:
         # How the model is trained; the blueprint of its networks is None in a warm start.
         raise NotImplementedError  # abstract
 
+    @classmethod
+    def _model_class(cls, residual: bool) -> type[Model]:
+        # The model, whose energy may be a correction of its proposal.
+        raise NotImplementedError  # abstract
+
+    def _recipe(self) -> Recipe:
+        own = CustomNetworks.of(self)
+        heads = [name for name in own.names if name != "backbone"]
+        recipe = find_recipe(
+            self._method_name,
+            self.preset,
+            bool(own.names) or self.proposal != DEFAULT_PROPOSAL,
+            n_members=self.n_members,
+            dropout=self.dropout,
+            n_draws=self.n_draws,
+            learning_rate=self.learning_rate,
+            refit=self.refit,
+        )
+        if recipe.n_members == 1:
+            return recipe
+        if heads or self.proposal != DEFAULT_PROPOSAL:
+            name = heads[0] if heads else "proposal"
+            raise ValueError(
+                f"n_members must be 1 with a {name} of your choice: only the library's own heads can be "
+                "computed for several members at once"
+            )
+        if recipe.refit:
+            raise ValueError("refit needs one member: set n_members=1, or leave out refit")
+        return recipe
+
     def _check_switches(self) -> None:
-        for name in ("early_stopping", "refit", "warm_start"):
+        for name in ("early_stopping", "warm_start"):
             checks.flag(name, getattr(self, name))
+        if self.refit is not None:
+            checks.flag("refit", self.refit)
         check_progress("verbose", self.verbose)
 
     def _reader(self, targets: inputs.Targets, bounds: Bounds) -> Self:
@@ -178,11 +219,15 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         return self.warm_start and hasattr(self, "model_")
 
     def _split(
-        self, rows: Rows, validation: Any, read: Callable[..., Tensor]
-    ) -> tuple[TensorData, TensorData | None]:
+        self, rows: Rows, validation: Any, read: Callable[..., Tensor], recipe: Recipe
+    ) -> tuple[TensorData, TensorData | HeldOut | None]:
         # Rows for training and for validation.
+        if validation is None and not self.early_stopping:
+            return rows.data, None
+        if validation is None and recipe.n_members > 1 and self.backbone is None:
+            return rows.data, rows.held_out(self.validation_fraction, recipe.n_members)
         if validation is None:
-            return rows.split(self.validation_fraction) if self.early_stopping else (rows.data, None)
+            return rows.split(self.validation_fraction)
         if not self.early_stopping:
             raise ValueError(
                 "validation is used for early stopping: set early_stopping=True, or leave it out"
@@ -193,25 +238,29 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         inputs.check_same_length(x, targets.y)
         return rows.data, rows.validation(x, targets.y)
 
-    def _build(self, rows: Rows, train: TensorData, seed: int) -> tuple[Design, Method]:
+    def _build(self, rows: Rows, train: TensorData, seed: int, recipe: Recipe) -> tuple[Design, Method]:
         # The method holds the model, on the device that it is trained on.
         device = checks.device(self.device)
         if self._continues:
-            return self.design_, self._method(warm_start.trainable_copy(self.model_), None).to(device)
+            model = warm_start.trainable_copy(self.model_)
+            return self.design_, self._method(model, None, recipe.n_draws).to(device)
         # The initial weights come from the seed, and the global random state does not change.
         with seeded(seed):
             own = CustomNetworks.of(self)
-            blueprint = Blueprint.of(rows, train, self.n_components, self.width, own, self.proposal)
-            model = self._keeps.of(blueprint.networks(), blueprint.units)
+            residual = self._method_name == ResidualNCE.name
+            blueprint = Blueprint.of(
+                rows, train, self.n_components, self.width, own, self.proposal, recipe, residual
+            )
+            model = self._model_class(residual).of(blueprint.networks(), blueprint.units)
             if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
                 model.check_heads(train.x, train.y)
-            return blueprint.design, self._method(model, blueprint).to(device)
+            return blueprint.design, self._method(model, blueprint, recipe.n_draws).to(device)
 
-    def _trainer(self, seed: int) -> Trainer:
+    def _trainer(self, recipe: Recipe, seed: int) -> Trainer:
         return Trainer(
+            recipe,
             self.max_iter,
             self.batch_size,
-            self.learning_rate,
             self.weight_decay,
             self.n_iter_no_change,
             self.verbose,

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from ebreg._utils import checks
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
+from ebreg.estimators.recipe import Recipe
 from ebreg.estimators.rows import Rows
 from ebreg.models import evaluation_mode
-from ebreg.networks import DEFAULT_PROPOSAL, Networks
+from ebreg.networks import Networks
 from ebreg.training.batches import TensorData
 from ebreg.units import Units
 
@@ -38,7 +39,9 @@ class Blueprint:
         n_components: int,
         width: int,
         own: CustomNetworks,
-        proposal: Any = DEFAULT_PROPOSAL,
+        proposal: Any,
+        recipe: Recipe,
+        residual: bool,
     ) -> "Blueprint":
         """For the rows of a fit; the units are those of the training rows."""
         own = own.copied()
@@ -54,6 +57,9 @@ class Blueprint:
             min_scale=rows.ties.min_scale(units.y.scale),
             bounded=not units.standard_bounds.are_open,
             proposal=proposal if isinstance(proposal, str) else None,
+            n_members=recipe.n_members,
+            dropout=recipe.member_dropout if any(recipe.dropout) else (),
+            residual=residual,
         )
         return cls(design, units, own)
 

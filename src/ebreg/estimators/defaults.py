@@ -1,12 +1,12 @@
 """Defaults that depend on the number of rows: batch size, epochs, validation rows."""
 
 import math
+from dataclasses import replace
 
 from ebreg._utils import checks
+from ebreg.estimators.recipe import Recipe
 from ebreg.training.config import TrainingConfig
 
-# Training takes about this many steps, where an epoch has fewer.
-_STEPS = 4500
 _FEWEST_EPOCHS = 10
 # Fewer rows are too few to split.
 _FEWEST_ROWS_TO_SPLIT = 15
@@ -48,15 +48,16 @@ def training_config(
     max_iter: int | None,
     batch: int | None,
     n_iter_no_change: int | None,
-    learning_rate: float,
+    recipe: Recipe,
     weight_decay: float,
     seed: int,
 ) -> TrainingConfig:
-    """The settings of a training on n rows; None stands for the default for their number."""
+    """The settings of a training of one member on n rows; None stands for the default for their number."""
     batch = batch_size(n_rows) if batch is None else checks.at_least("batch_size", batch, 1)
     n_batches = -(-n_rows // batch)
     if max_iter is None:
-        steps = _STEPS if validated else min(_STEPS, max(_STEPS_WITHOUT_VALIDATION, 2 * n_rows))
+        steps = _most_steps(n_rows, recipe)
+        steps = steps if validated else min(steps, max(_STEPS_WITHOUT_VALIDATION, 2 * n_rows))
         max_iter = max(_FEWEST_EPOCHS, -(-steps // n_batches))
     max_iter = checks.at_least("max_iter", max_iter, 1)
     every = max(1, min(_STEPS_BETWEEN_VALIDATIONS // n_batches, max_iter // 10))
@@ -65,13 +66,38 @@ def training_config(
     return TrainingConfig(
         epochs=max_iter,
         batch_size=batch,
-        learning_rate=learning_rate,
+        learning_rate=recipe.learning_rate,
         weight_decay=weight_decay,
         patience=checks.at_least("n_iter_no_change", n_iter_no_change, 1) if validated else None,
         anchor=max_iter // 3 if validated else None,
         validation_every=every,
         seed=seed,
     )
+
+
+def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_members: int) -> TrainingConfig:
+    """The settings of a training of several members, from those of one.
+
+    Every member keeps the epoch that is best on its own rows: their mistakes in that are not the same. The
+    learning rate falls at the end, for members that still learn then.
+    """
+    n_batches_between = config.validation_every
+    patience = config.patience
+    if n_iter_no_change is None and patience is not None:
+        patience = max(2 * n_batches_between, config.epochs // 9)
+    return replace(
+        config,
+        schedule="late-decay",
+        anchor=None,
+        patience=patience,
+        patience_growth=0.8 if n_iter_no_change is None and patience is not None else 0.0,
+        validation_rows=config.validation_rows * n_members,
+    )
+
+
+def _most_steps(n_rows: int, recipe: Recipe) -> int:
+    small, large = recipe.n_steps
+    return min(large, max(small, round(1.3 * n_rows)))
 
 
 def fine_tuning_config(

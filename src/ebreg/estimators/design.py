@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ebreg.estimators.custom_networks import CustomNetworks
-from ebreg.networks import DEFAULT_PROPOSAL, Networks, smooth_heads, table
+from ebreg.networks import DEFAULT_PROPOSAL, Networks, residual_energy, smooth_heads, table
 from ebreg.units import Bounds
 
 
@@ -20,6 +20,9 @@ class Design:
         min_scale: Smallest standard deviation of a mixture component, in standard units.
         bounded: Whether any target has a finite bound.
         proposal: Name of the proposal; None: one of the user's own.
+        n_members: E.
+        dropout: Rate of each member, or none.
+        residual: Whether the energy corrects the proposal.
     """
 
     n_inputs: int | None
@@ -30,15 +33,23 @@ class Design:
     min_scale: float
     bounded: bool
     proposal: str | None = DEFAULT_PROPOSAL
+    n_members: int = 1
+    dropout: tuple[float, ...] = ()
+    residual: bool = False
 
     def networks(self, bounds: Bounds, own: CustomNetworks) -> Networks:
         """New networks, for bounds in standard units, without the heads that are not the presets'."""
-        shared = (self.n_targets, self.n_components, self.width, self.min_scale, bounds)
+        shared = (self.n_targets, self.n_components, self.width, self.min_scale, bounds, self.n_members)
         if self.n_inputs is not None:
-            return table(self.n_inputs, *shared)
-        if own.backbone is None:
+            parts = table(self.n_inputs, *shared, dropout=self.dropout)
+        elif own.backbone is None:
             raise ValueError("the model was fitted with a backbone of the user's own: pass it as backbone")
-        return replace(smooth_heads(self.n_features, *shared), backbone=own.backbone)
+        else:
+            parts = replace(smooth_heads(self.n_features, *shared), backbone=own.backbone)
+        if not self.residual:
+            return parts
+        sizes = (self.n_features, self.n_targets, self.width, self.n_members)
+        return replace(parts, energy=residual_energy(*sizes))
 
     def with_heads(self, parts: Networks, own: CustomNetworks) -> Networks:
         """Networks with the other heads, where there are any."""

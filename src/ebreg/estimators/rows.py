@@ -11,6 +11,7 @@ from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TiesWarning
 from ebreg.estimators import defaults
 from ebreg.estimators.ties import Ties
+from ebreg.training import HeldOut
 from ebreg.training.batches import TensorData
 from ebreg.units import Bounds
 
@@ -52,6 +53,11 @@ class Rows:
         order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(self.seed))
         train, validation = order[n_validation:].sort().values, order[:n_validation].sort().values
         return self.data.take(train), self.data.take(validation)
+
+    def held_out(self, fraction: float | str, n_members: int) -> HeldOut | None:
+        """Validation rows of each member; None where there are too few to split."""
+        n_validation = defaults.n_validation(len(self.data), fraction)
+        return HeldOut.at_random(n_members, len(self.data), n_validation, self.seed) if n_validation else None
 
     def validation(self, x: Tensor, y: Tensor) -> TensorData:
         """Validation rows that the user gave, (n, ...) and (n, D), with ties spread in the same way."""

@@ -35,7 +35,7 @@ from ebreg.units import Float64Module, Units
 _FITTED = {
     "history_": each(mapping(none_or(number()))),
     "n_iter_": whole(),
-    "best_epoch_": none_or(whole()),
+    "best_epoch_": none_or(either(whole(), each(whole()))),
     "interrupted_": flag,
     "target_names_": none_or(each(either(number(), text()))),
 }
@@ -57,6 +57,9 @@ _FACTS = fields(
         min_scale=number(0),
         bounded=flag,
         proposal=none_or(text()),
+        n_members=whole(1),
+        dropout=each(number(0)),
+        residual=flag,
     ),
     **{name.rstrip("_"): check for name, check in _FITTED.items()},
 )
@@ -65,8 +68,11 @@ _FACTS = fields(
 class Saving(BaseEstimator):
     """Mixed into regressors: ``save``, and what :func:`ebreg.load` needs."""
 
-    _keeps: type[Model]
     model_: Any
+
+    @classmethod
+    def _model_class(cls, residual: bool) -> type[Model]:
+        raise NotImplementedError  # abstract
 
     def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write a folder that :func:`ebreg.load` reads.
@@ -123,8 +129,9 @@ class Saving(BaseEstimator):
     def _from_facts(cls, facts: dict[str, Any], tensors: dict[str, Tensor], own: CustomNetworks) -> Self:
         _FACTS("", facts)
         regressor = cls(**facts["params"], **{name: getattr(own, name) for name in own.names})
-        regressor.design_ = Design(**facts["design"])
-        regressor.model_ = _model(cls._keeps, regressor.design_, tensors, own.copied())
+        design = Design(**{**facts["design"], "dropout": tuple(facts["design"]["dropout"])})
+        regressor.design_ = design
+        regressor.model_ = _model(cls._model_class(design.residual), design, tensors, own.copied())
         regressor.model_.to_float64().eval()
         regressor._fitted_networks = own
         regressor._drop_target_axis = facts["drop_target_axis"]
@@ -140,12 +147,19 @@ class Saving(BaseEstimator):
         return regressor
 
 
-def _model(keeps: type[Model], design: Design, tensors: dict[str, Tensor], own: CustomNetworks) -> Model:
+def _model(
+    model_class: type[Model], design: Design, tensors: dict[str, Tensor], own: CustomNetworks
+) -> Model:
     # Sizes are compared with the weights before anything of that size is made: the numbers of targets and of
     # features here, those of the presets on the meta device, where tensors have shapes and no memory.
     n_targets = _n_columns(tensors, "y_units.shift")
     if design.n_targets != n_targets:
         raise ValueError(f"design.n_targets is {design.n_targets}, and the weights have {n_targets}")
+    if (
+        design.n_members > 1
+        and tensors.get("calibration.weights", torch.empty(0)).numel() != design.n_members
+    ):
+        raise ValueError(f"design.n_members is {design.n_members}, and the weights are of another number")
     n_inputs = None if design.n_inputs is None else _n_columns(tensors, "x_units.shift")
     units = Units.blank(n_inputs, n_targets, design.bounded)
     with torch.device("meta"):
@@ -153,7 +167,7 @@ def _model(keeps: type[Model], design: Design, tensors: dict[str, Tensor], own: 
     if design.n_features not in {size for tensor in tensors.values() for size in tensor.shape}:
         raise ValueError(f"design.n_features is {design.n_features}, and no weights have that size")
     # Not on the meta device: other heads may compute with their tensors as they are built.
-    model = keeps.of(design.with_heads(networks, own), units)
+    model = model_class.of(design.with_heads(networks, own), units)
     folders.fill(model, tensors)
     return model
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TrustWarning
 from ebreg.estimators import defaults
+from ebreg.estimators.recipe import Recipe
 from ebreg.methods import Method
-from ebreg.training import fit
+from ebreg.training import HeldOut, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.loop import Training
 from ebreg.units import Standardizer
@@ -21,38 +22,41 @@ class Trainer:
     """Settings of a regressor's trainings; None stands for the default for the number of rows.
 
     Attributes:
+        recipe: Settings that the library chose.
         max_iter: Maximum number of epochs.
         batch_size: Rows a step.
-        learning_rate: Of Adam.
         weight_decay: Decoupled.
         n_iter_no_change: Epochs without improvement before training stops.
         verbose: True, False or "auto": whether to show a progress bar.
         seed: Of the order of the rows and of the draws.
     """
 
+    recipe: Recipe
     max_iter: int | None
     batch_size: int | None
-    learning_rate: float
     weight_decay: float
     n_iter_no_change: int | None
     verbose: bool | str
     seed: int
 
-    def train(self, method: Method, data: TensorData, validation: TensorData | None) -> Training:
+    def train(self, method: Method, data: TensorData, validation: TensorData | HeldOut | None) -> Training:
         """Train in place; with validation rows, the weights of the best epoch are kept."""
+        n_held_out = validation.index.shape[1] if isinstance(validation, HeldOut) else 0
         config = defaults.training_config(
-            len(data),
+            len(data) - n_held_out,
             validated=validation is not None,
             max_iter=self.max_iter,
             batch=self.batch_size,
             n_iter_no_change=self.n_iter_no_change,
-            learning_rate=self.learning_rate,
+            recipe=self.recipe,
             weight_decay=self.weight_decay,
             seed=self.seed,
         )
+        if self.recipe.n_members > 1:
+            config = defaults.member_config(config, self.n_iter_no_change, self.recipe.n_members)
         training = fit(method, data, validation, config, progress=self._progress)
         if training.best_epoch is not None and validation is not None:
-            _warn_if_diverged(training.history[training.best_epoch]["validation_nll"], data, validation)
+            _warn_if_diverged(kept_nll(training), data, validation)
         if training.interrupted:
             _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
         return training
@@ -62,9 +66,10 @@ class Trainer:
 
         An interrupt restores the weights from before.
         """
+        assert not isinstance(before.best_epoch, list)  # members are not fine-tuned
         last = len(before.history) - 1 if before.best_epoch is None else before.best_epoch
         config = defaults.fine_tuning_config(
-            len(data), last + 1, self.batch_size, self.learning_rate, self.weight_decay, self.seed
+            len(data), last + 1, self.batch_size, self.recipe.learning_rate, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
         training = fit(method, data, config=config, progress=self._progress)
@@ -86,9 +91,19 @@ def _warn_of_interrupt(when: str) -> None:
     warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=stack_level())
 
 
-def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData) -> None:
+def kept_nll(training: Training) -> float:
+    """NLL of the validation rows with the weights that were kept; the mean over the members."""
+    best, history = training.best_epoch, training.history
+    if not isinstance(best, list):
+        return history[-1 if best is None else best]["validation_nll"]
+    return sum(history[epoch][f"validation_nll_{i}"] for i, epoch in enumerate(best)) / len(best)
+
+
+def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData | HeldOut) -> None:
     # A training that diverged may have finite losses. It is compared with one normal distribution, fitted to
     # the training rows.
+    if isinstance(validation, HeldOut):
+        validation = data.take(validation.index.flatten().unique())
     weights = weights_of(validation).double()
     normal_nlls = Standardizer.robust("y", data.y).normal_nll(validation.y)
     normal_nll = ((weights * normal_nlls).sum() / weights.sum()).item()

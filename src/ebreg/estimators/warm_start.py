@@ -16,6 +16,11 @@ def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
     for name in ("backbone", "proposal", "energy"):
         if getattr(own, name) is not getattr(fitted, name):
             raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")
+    n_members = regressor._recipe().n_members
+    if n_members != regressor.design_.n_members:
+        raise ValueError(
+            f"n_members is {n_members}, and {regressor.design_.n_members} in the fitted model; {_ADVICE}"
+        )
     names = ["n_components", "width"]
     names += ["proposal"] if fitted.proposal is None else []
     for name in names:

@@ -13,12 +13,14 @@ from ebreg.predictive import Unnormalized
 
 def to_blocks(rows: Tensor, n_members: int) -> Tensor:
     """(B, E * C), members side by side -> (E * B, C), members in blocks."""
-    return rows.view(len(rows), n_members, -1).transpose(0, 1).reshape(n_members * len(rows), -1)
+    B, n_columns = len(rows), rows.shape[1] // n_members
+    return rows.view(B, n_members, n_columns).transpose(0, 1).reshape(n_members * B, n_columns)
 
 
 def to_rows(blocks: Tensor, n_members: int) -> Tensor:
     """(E * B, C), members in blocks -> (B, E * C), members side by side."""
-    return blocks.view(n_members, -1, blocks.shape[-1]).transpose(0, 1).flatten(1)
+    B, n_columns = len(blocks) // n_members, blocks.shape[1]
+    return blocks.view(n_members, B, n_columns).transpose(0, 1).reshape(B, n_members * n_columns)
 
 
 def repeated(x: Tensor, n_members: int) -> Tensor:
@@ -50,11 +52,13 @@ def merged_mixture(q: Any, log_weights: Tensor) -> Any:
     """One mixture of the components of all members: E * B rows with K -> B rows with E * K components."""
     E = len(log_weights)
     B = len(q) // E
-    logits, means, scales = (
-        part.view(E, B, *part.shape[1:]).transpose(0, 1) for part in (q.logits, q.means, q.scales)
+    K, D = q.means.shape[1:]
+    logits = q.logits.view(E, B, K) + log_weights.to(q.logits)[:, None, None]
+    logits = logits.transpose(0, 1).reshape(B, E * K)
+    means, scales = (
+        part.view(E, B, K, D).transpose(0, 1).reshape(B, E * K, D) for part in (q.means, q.scales)
     )
-    logits = logits + log_weights.to(logits)[:, None]
-    return q.with_components(logits.flatten(1), means.flatten(1, 2), scales.flatten(1, 2))
+    return q.with_components(logits, means, scales)
 
 
 def _mean_density(
@@ -64,8 +68,9 @@ def _mean_density(
 
     def log_mean(h: Tensor, y: Tensor) -> Tensor:
         # Features and normalisers (B, E * H + E), targets (M, B, D) -> (M, B).
+        M, B = y.shape[:2]
         features, log_z = to_blocks(h[:, :-E], E), h[:, -E:].T  # (E, B)
-        log_p = f(features, y.repeat(1, E, 1)).double().view(len(y), E, -1) - log_z
+        log_p = f(features, y.repeat(1, E, 1)).double().view(M, E, B) - log_z
         return torch.logsumexp(log_p + log_weights.to(log_p)[:, None], dim=1)
 
     return log_mean

@@ -57,7 +57,8 @@ class MemberEnergyHead(nn.Module):
         checks.shape("y", draws, ("M", len(h), self.n_targets))
         with torch.autocast(h.device.type, enabled=False):
             h = h.to(self.output_layer.weight.dtype)
-            z_x = self.from_features(h).view(len(self.output_layer.weight), 1, -1, self.width)
+            E = self.output_layer.n_members
+            z_x = self.from_features(h).view(E, 1, len(h) // E, self.width)
             n_draws = max(1, _TILE // max(1, len(h) * self.width))
             f = torch.cat([self._tile(z_x, some) for some in draws.split(n_draws)])
         return f.view(y.shape[:-1])
@@ -65,11 +66,11 @@ class MemberEnergyHead(nn.Module):
     def _tile(self, z_x: Tensor, y: Tensor) -> Tensor:
         # W_x h, (E, 1, B, J), and targets (M, E * B, D) -> (M, E * B).
         act = ACTIVATIONS[self.activation]
-        M, E = len(y), len(z_x)
+        (E, _, B, J), M, D = z_x.shape, len(y), self.n_targets
         # A layer of members takes rows in blocks, (E, M, B).
-        rows = y.view(M, E, -1, self.n_targets).transpose(0, 1).reshape(-1, self.n_targets)
+        rows = y.view(M, E, B, D).transpose(0, 1).reshape(E * M * B, D)
         z_y = self.from_target(act(self.target_layer(rows)))
-        a = act((z_x + z_y.view(E, M, -1, self.width)).view(z_y.shape))
+        a = act((z_x + z_y.view(E, M, B, J)).view(z_y.shape))
         for layer in self.joint_layers:
             a = a + act(layer(a))
-        return self.output_layer(a).view(E, M, -1).transpose(0, 1).reshape(M, -1)
+        return self.output_layer(a).view(E, M, B).transpose(0, 1).reshape(M, E * B)

@@ -39,7 +39,8 @@ class MemberLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Every block of rows through its own layer."""
         E, n_in, n_out = self.weight.shape
-        return torch.baddbmm(self.bias, x.reshape(E, -1, n_in), self.weight).view(-1, n_out)
+        blocks = x.reshape(E, len(x) // E, n_in)
+        return torch.baddbmm(self.bias, blocks, self.weight).view(len(x), n_out)
 
     def keep_members(self, index: Tensor) -> None:
         """Keep the members at an index (e,), in place: the parameters are new ones."""
@@ -79,7 +80,7 @@ class MemberDropout(nn.Module):
         if not (self.training and self._is_active):
             return x
         rates = self.rates.to(x.dtype).view(-1, 1, 1)
-        blocks = x.view(len(self.rates), -1, x.shape[-1])
+        blocks = x.view(len(rates), len(x) // len(rates), x.shape[-1])
         return (blocks * (torch.rand_like(blocks) >= rates) / (1 - rates)).view(x.shape)
 
     def keep_members(self, index: Tensor) -> None:

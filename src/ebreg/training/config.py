@@ -31,6 +31,8 @@ class TrainingConfig:
             :class:`ebreg.training.early_stopping.Selection`.
         patience: Early stopping: epochs without a lower validation NLL after which training stops; None
             trains for all epochs.
+        patience_growth: Early stopping waits at least this many times as long as it took to come to the
+            lowest validation NLL.
         precision: "float32", or "bf16" for autocast of the networks.
         seed: Seed of the order of examples and of the draws, not of the initial weights.
         checkpoint_every: Steps between checkpoints; None writes one after each epoch.
@@ -53,6 +55,7 @@ class TrainingConfig:
     averaging: float | None = 8.0
     anchor: int | None = None
     patience: int | None = None
+    patience_growth: float = 0.0
     precision: str = "float32"
     seed: int = 0
     checkpoint_every: int | None = None
@@ -84,6 +87,7 @@ class TrainingConfig:
             self._set("clip_norm", checks.positive("clip_norm", self.clip_norm))
         if self.averaging is not None:
             self._set("averaging", checks.positive("averaging", self.averaging))
+        self._set("patience_growth", checks.not_negative("patience_growth", self.patience_growth))
         self._set("weight_decay", checks.not_negative("weight_decay", self.weight_decay))
         checks.one_of("schedule", self.schedule, SCHEDULES)
         checks.one_of("precision", self.precision, PRECISIONS)

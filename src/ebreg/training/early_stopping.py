@@ -53,16 +53,17 @@ class Selection:
             self.best_epoch, self.best_rows = epoch, rows
         return is_better
 
-    def should_stop(self, n_epochs: int, patience: int | None) -> bool:
+    def should_stop(self, n_epochs: int, patience: int | None, growth: float = 0.0) -> bool:
         """Whether more than ``patience`` epochs have passed since the lowest mean NLL.
 
         Args:
             n_epochs: Epochs finished.
             patience: None never stops.
+            growth: Patience is at least this many times the number of the epoch with the lowest mean NLL.
         """
         if patience is None or self.lowest_epoch is None:
             return False
-        return n_epochs - self.lowest_epoch > patience
+        return n_epochs - self.lowest_epoch > max(patience, growth * self.lowest_epoch)
 
     def _is_better(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
         assert self.best_rows is not None

@@ -186,9 +186,9 @@ class _Run:
         return self.progress.epoch * self.n_batches + self.progress.batch
 
     def _is_finished(self) -> bool:
-        n_epochs, patience = self.progress.epoch, self.config.patience
+        n_epochs = self.progress.epoch
         return n_epochs >= self.config.epochs or all(
-            selection.should_stop(n_epochs, patience) for selection in self.state.selections
+            self.state.is_finished(block, n_epochs) for block in self.state.blocks.tolist()
         )
 
     def _take_blocks(self) -> None:

@@ -116,14 +116,16 @@ class State:
 
     def drop_finished(self, n_epochs: int) -> bool:
         """Leave out the members that need no more training; whether there are any, and others are left."""
-        patience = self._config.patience
-        going = torch.tensor(
-            [not self.selections[block].should_stop(n_epochs, patience) for block in self.blocks.tolist()]
-        )
+        going = torch.tensor([not self.is_finished(block, n_epochs) for block in self.blocks.tolist()])
         if going.all() or not going.any():
             return False
         self._keep_blocks(going.nonzero()[:, 0])
         return True
+
+    def is_finished(self, block: int, n_epochs: int) -> bool:
+        """Whether early stopping ends the training of a block after some epochs."""
+        config = self._config
+        return self.selections[block].should_stop(n_epochs, config.patience, config.patience_growth)
 
     def _keep_blocks(self, index: Tensor) -> None:
         slots = [self.optimizer.state.get(p, {}) for p in self.parameters]

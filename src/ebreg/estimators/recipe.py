@@ -1,0 +1,82 @@
+"""Recipe: the settings of a fit that the user leaves to the library."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ebreg._utils import checks
+from ebreg.methods import MixtureNLL, ResidualNCE
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a fit.
+
+    Attributes:
+        n_members: E.
+        dropout: Rates, given to the members in turn.
+        n_draws: Draws for each row and step; None: as many as the method needs.
+        learning_rate: Highest learning rate of Adam.
+        n_steps: Steps after which training ends at the latest, for a small table and for a large one.
+        refit: Whether to fine-tune on all rows at the end.
+    """
+
+    n_members: int
+    dropout: tuple[float, ...]
+    n_draws: int | None
+    learning_rate: float
+    n_steps: tuple[int, int]
+    refit: bool
+
+    @property
+    def member_dropout(self) -> tuple[float, ...]:
+        """The rate of each member."""
+        return tuple(self.dropout[i % len(self.dropout)] for i in range(self.n_members))
+
+
+# One member, trained as version 0.1 did: for the paper's methods and for networks of the user's own.
+SINGLE = Recipe(1, (0.0,), None, 2e-3, (4500, 4500), refit=True)
+# Several members. Every row trains most of them, so there is nothing to gain from fine-tuning on all rows.
+PRESETS: dict[str, Recipe] = {
+    "fast": Recipe(4, (0.0, 0.1), 2, 5e-3, (1200, 2400), refit=False),
+    "default": Recipe(8, (0.0, 0.1), 4, 5e-3, (3600, 12_000), refit=False),
+    "best": Recipe(16, (0.0, 0.1), 8, 5e-3, (7200, 36_000), refit=False),
+}
+# Methods that are trained with several members unless the user says otherwise.
+_WITH_MEMBERS = (MixtureNLL.name, ResidualNCE.name)
+
+
+def find_recipe(method: str, preset: str, has_own_networks: bool, **given: Any) -> Recipe:
+    """The settings of a fit; those that are given and not None take the place of the preset's.
+
+    Args:
+        method: Name of the training method.
+        preset: A name in ``PRESETS``.
+        has_own_networks: Whether the user brought a network.
+        given: Fields of a recipe.
+    """
+    checks.one_of("preset", preset, PRESETS)
+    many = PRESETS[preset] if method in _WITH_MEMBERS and not has_own_networks else SINGLE
+    n_members = given.pop("n_members", None)
+    n_members = many.n_members if n_members is None else checks.at_least("n_members", n_members, 1)
+    recipe = replace(PRESETS[preset] if n_members > 1 else SINGLE, n_members=n_members)
+    if method not in _WITH_MEMBERS:
+        recipe = replace(recipe, n_draws=None)
+    dropout = given.pop("dropout", None)
+    if dropout is not None:
+        recipe = replace(recipe, dropout=_rates(dropout, n_members))
+    elif n_members == 1:
+        recipe = replace(recipe, dropout=(0.0,))
+    return replace(recipe, **{name: value for name, value in given.items() if value is not None})
+
+
+def _rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:
+    rates = tuple(dropout) if isinstance(dropout, Sequence) else (dropout,)
+    if len(rates) not in (1, n_members):
+        raise ValueError(
+            f"dropout must be a rate, or one for each of {n_members} members; got {len(rates)} rates"
+        )
+    for rate in rates:
+        if not 0 <= checks.not_negative("dropout", rate) < 1:
+            raise ValueError(f"dropout must be a rate in [0, 1), got {rate}")
+    return tuple(float(rate) for rate in rates)
