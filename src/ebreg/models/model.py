@@ -182,12 +182,16 @@ class Model(nn.Module):
 
     def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
         # One unnormalised density for each row of x, of all members together.
-        E = self.n_members
-        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
-        target = self._unnormalized(self.finite_features(x))
+        target = self._member_rows(x)
         if self.calibration is None:
             return target
         return members.merge(target, self.calibration, self._log_z(target, accuracy))
+
+    def _member_rows(self, x: Tensor) -> Unnormalized:
+        # The rows of x for each member, in blocks.
+        E = self.n_members
+        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
+        return self._unnormalized(self.finite_features(x))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -227,8 +231,52 @@ class Model(nn.Module):
             Shape (E * B,).
         """
         with evaluation_mode(self):
-            target = self._unnormalized(self.finite_features(x))
+            target = members.separated(self._unnormalized(self.finite_features(x)), self.n_members)
             return self._predictive(target, accuracy).log_prob(y.to(self.y_units.scale))
+
+    def member_means(self, x: Any, accuracy: Accuracy | None = None) -> Tensor:
+        """Means of p(y | x) by every member alone, without calibration, in the user's units.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+
+        Returns:
+            Shape (E, B, D).
+        """
+        x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
+        with evaluation_mode(self), _without_inference_mode():
+            target = self._member_rows(x.clone() if x.is_inference() else x)
+            return members.of_each(target, self.n_members, lambda p: self._predictive(p, accuracy).mean)
+
+    def epistemic_share(
+        self, x: Any, accuracy: Accuracy | None = None, predictive: Predictive | None = None
+    ) -> Tensor:
+        r"""The share of the predictive variance that the members disagree about.
+
+        .. math:: \mathrm{Var}_e[\mu_e(x)] \, / \, \mathrm{Var}[y | x]
+
+        where :math:`\mu_e` is the mean of a member and e has the weights of the calibration. The rest is what
+        every member expects of y itself. More rows to train on would lower the former, not the latter.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+            predictive: The answer of :meth:`predictive` for the same arguments, where it is known.
+
+        Returns:
+            Shape (B, D), in [0, 1]; 0 with one member.
+        """
+        p = self.predictive(x, accuracy) if predictive is None else predictive
+        if self.calibration is None:
+            return torch.zeros_like(p.mean)
+        # In standard units no square overflows or vanishes.
+        means, variance = (
+            self.y_units(self.member_means(x, accuracy)),
+            (p.stddev / self.y_units.scale).square(),
+        )
+        disagreement = members.variance_of_means(means, self.calibration)
+        return (disagreement / variance.clamp_min(torch.finfo(variance.dtype).tiny)).clamp(max=1)
 
     def gradient_ascent(
         self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
