@@ -10,6 +10,8 @@ from torch import Tensor
 from ebreg.models.calibration import Calibration
 from ebreg.predictive import Unnormalized
 
+LogDensity = Callable[[Tensor, Tensor], Tensor]
+
 
 def to_blocks(rows: Tensor, n_members: int) -> Tensor:
     """(B, E * C), members side by side -> (E * B, C), members in blocks."""
@@ -29,23 +31,24 @@ def repeated(x: Tensor, n_members: int) -> Tensor:
 
 
 def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unnormalized:
-    r"""The density of all members, :math:`\sum_e w_e \exp(f_e(x, y)) / Z_e(x)`.
+    r"""The density of all members, :math:`\sum_e w_e \exp(f_e(x, y)) / Z_e(x)`, over the background.
 
     Args:
         target: Rows of E members in blocks, E * B; its proposal is a mixture.
-        calibration: The weights w.
+        calibration: The weights and the background.
         log_z: Log of the members' normalisers, shape (E * B,).
 
     Returns:
         B rows. Their features are those of all members and then the normalisers, (B, E * H + E).
     """
-    E, log_weights = calibration.n_members, calibration.log_weights
-    return replace(
-        target,
-        f=_mean_density(target.f, log_weights),
-        h=torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1),
-        proposal=merged_mixture(target.proposal, log_weights),
-    )
+    E, log_weights, share = calibration.n_members, calibration.log_weights, calibration.background_share
+    proposal = merged_mixture(target.proposal, log_weights)
+    f = _mean_density(target.f, log_weights)
+    h = torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1)
+    if share > 0:
+        f = _over(_background(proposal[:1], calibration), share, f)
+        proposal = _with_background(proposal, calibration)
+    return replace(target, f=f, h=h, proposal=proposal)
 
 
 def merged_mixture(q: Any, log_weights: Tensor) -> Any:
@@ -61,9 +64,7 @@ def merged_mixture(q: Any, log_weights: Tensor) -> Any:
     return q.with_components(logits, means, scales)
 
 
-def _mean_density(
-    f: Callable[[Tensor, Tensor], Tensor], log_weights: Tensor
-) -> Callable[[Tensor, Tensor], Tensor]:
+def _mean_density(f: LogDensity, log_weights: Tensor) -> LogDensity:
     E = len(log_weights)
 
     def log_mean(h: Tensor, y: Tensor) -> Tensor:
@@ -74,3 +75,29 @@ def _mean_density(
         return torch.logsumexp(log_p + log_weights.to(log_p)[:, None], dim=1)
 
     return log_mean
+
+
+def _with_background(q: Any, calibration: Calibration) -> Any:
+    # One more component in every row.
+    B, _, D = q.means.shape
+    share = calibration.background_share.to(q.logits)
+    return q.with_components(
+        torch.cat([q.logits + torch.log1p(-share), share.log().expand(B, 1)], dim=1),
+        torch.cat([q.means, calibration.background_mean.to(q.means).expand(B, 1, D)], dim=1),
+        torch.cat([q.scales, calibration.background_scale.to(q.scales).expand(B, 1, D)], dim=1),
+    )
+
+
+def _background(q: Any, calibration: Calibration) -> Any:
+    # The background alone, of the family of q and with its bounds; one row.
+    mean, scale = calibration.background_mean, calibration.background_scale
+    return q.with_components(mean.new_zeros(1, 1), mean[None, None], scale[None, None])
+
+
+def _over(background: Any, share: Tensor, f: LogDensity) -> LogDensity:
+    def log_sum(h: Tensor, y: Tensor) -> Tensor:
+        values = y.double()
+        log_background = background.log_prob(values.flatten(0, 1)[:, None]).view(values.shape[:2])
+        return torch.logaddexp(torch.log1p(-share) + f(h, y), share.log() + log_background)
+
+    return log_sum
