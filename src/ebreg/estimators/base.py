@@ -30,6 +30,7 @@ from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
 from ebreg.training import HeldOut
 from ebreg.training.batches import TensorData
+from ebreg.training.calibration import calibrate
 from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
 
@@ -77,6 +78,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             design, method = self._build(rows, train, seed, recipe)
             trainer = self._trainer(recipe, seed)
             training = final = trainer.train(method, train, validation_rows)
+            if isinstance(validation_rows, HeldOut) and training.best_epoch is not None:
+                calibrate(method.model, train, validation_rows, recipe.n_settings)
             if recipe.refit and len(train) < len(rows.data) and not training.interrupted:
                 final = trainer.fine_tune(method, rows.data, training)
             self._keep(
@@ -225,7 +228,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         if validation is None and not self.early_stopping:
             return rows.data, None
         if validation is None and recipe.n_members > 1 and self.backbone is None:
-            return rows.data, rows.held_out(self.validation_fraction, recipe.n_members)
+            held_out = rows.held_out(self.validation_fraction, recipe.n_members, recipe.n_settings)
+            return rows.data, held_out
         if validation is None:
             return rows.split(self.validation_fraction)
         if not self.early_stopping:

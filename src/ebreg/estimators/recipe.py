@@ -29,6 +29,12 @@ class Recipe:
     refit: bool
 
     @property
+    def n_settings(self) -> int:
+        """Members one after the other that differ in their settings: all rates of dropout, where they fit."""
+        n_rates = len(self.dropout)
+        return n_rates if n_rates < self.n_members and self.n_members % n_rates == 0 else 1
+
+    @property
     def member_dropout(self) -> tuple[float, ...]:
         """The rate of each member."""
         return tuple(self.dropout[i % len(self.dropout)] for i in range(self.n_members))

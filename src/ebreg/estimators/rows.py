@@ -54,10 +54,13 @@ class Rows:
         train, validation = order[n_validation:].sort().values, order[:n_validation].sort().values
         return self.data.take(train), self.data.take(validation)
 
-    def held_out(self, fraction: float | str, n_members: int) -> HeldOut | None:
-        """Validation rows of each member; None where there are too few to split."""
-        n_validation = defaults.n_validation(len(self.data), fraction)
-        return HeldOut.at_random(n_members, len(self.data), n_validation, self.seed) if n_validation else None
+    def held_out(self, fraction: float | str, n_members: int, n_settings: int) -> HeldOut | None:
+        """Validation rows of each member, the same for one of each setting; None where there are too few."""
+        n = len(self.data)
+        n_validation = defaults.n_validation(n, fraction)
+        if n_validation == 0:
+            return None
+        return HeldOut.at_random(n_members, n, n_validation, self.seed, n_settings)
 
     def validation(self, x: Tensor, y: Tensor) -> TensorData:
         """Validation rows that the user gave, (n, ...) and (n, D), with ties spread in the same way."""

@@ -11,47 +11,47 @@ from ebreg.units import Float64Module
 class Calibration(Float64Module):
     r"""Weights of the members, a temperature, and a background that no density falls below.
 
-    .. math:: p(y | x) = (1 - \epsilon) \sum_e w_e \, p_e(y | x) + \epsilon \, N(y; m, S)
+    .. math:: p(y | x) = (1 - \epsilon) \sum_e w_e \, p_e(y | x) + \epsilon \prod_d N(y_d; m_d, s_d^2)
 
-    in standard units, where the standard deviations of the components of every :math:`p_e` are multiplied by
-    the temperature. All numbers are float64, whatever the precision of the networks.
+    in standard units, and cut at the bounds. The temperature multiplies the standard deviations of the
+    components of mixtures, and divides the energy of an :class:`ebreg.models.EnergyModel`. All numbers are
+    float64, whatever the precision of the networks.
 
     Args:
         weights: w, which sum to 1, shape (E,).
-        temperature: Shape (); 1 changes nothing.
-        background_share: :math:`\epsilon`, shape (); 0 for no background.
         background_mean: m, shape (D,).
-        background_scale: The Cholesky factor of S, shape (D, D).
+        background_scale: s, shape (D,).
+        background_share: :math:`\epsilon`; 0 for no background.
+        temperature: 1 changes nothing.
     """
 
     weights: Tensor
-    temperature: Tensor
-    background_share: Tensor
     background_mean: Tensor
     background_scale: Tensor
+    background_share: Tensor
+    temperature: Tensor
 
     def __init__(
         self,
         weights: Tensor,
-        temperature: Tensor,
-        background_share: Tensor,
         background_mean: Tensor,
         background_scale: Tensor,
+        background_share: float = 0.0,
+        temperature: float = 1.0,
     ):
         super().__init__()
         self._keep(
             weights=weights,
-            temperature=temperature,
-            background_share=background_share,
             background_mean=background_mean,
             background_scale=background_scale,
+            background_share=torch.tensor(background_share),
+            temperature=torch.tensor(temperature),
         )
 
     @classmethod
     def none(cls, n_members: int, n_targets: int) -> Self:
         """Equal weights, and nothing else."""
-        E, D = n_members, n_targets
-        return cls(torch.full((E,), 1 / E), torch.ones(()), torch.zeros(()), torch.zeros(D), torch.eye(D))
+        return cls(torch.full((n_members,), 1 / n_members), torch.zeros(n_targets), torch.ones(n_targets))
 
     @property
     def n_members(self) -> int:
@@ -60,7 +60,7 @@ class Calibration(Float64Module):
 
     @property
     def log_weights(self) -> Tensor:
-        """Shape (E,); minus infinity for a member of weight 0."""
+        """Shape (E,)."""
         return self.weights.log()
 
     def keep_members(self, index: Tensor) -> None:

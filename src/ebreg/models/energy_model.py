@@ -119,7 +119,7 @@ class EnergyModel(Model):
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
-            return self.f(h, y.to(h.dtype))
+            return self.f(h, y.to(h.dtype)) / self.temperature
 
     def answers_by_draws(self, accuracy: Accuracy) -> bool:
         """See :meth:`Model.answers_by_draws`."""

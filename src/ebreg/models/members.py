@@ -10,6 +10,8 @@ from torch import Tensor
 from ebreg.models.calibration import Calibration
 from ebreg.predictive import Unnormalized
 
+LogDensity = Callable[[Tensor, Tensor], Tensor]
+
 
 def to_blocks(rows: Tensor, n_members: int) -> Tensor:
     """(B, E * C), members side by side -> (E * B, C), members in blocks."""
@@ -47,8 +49,8 @@ def of_each(target: Unnormalized, n_members: int, question: Callable[[Unnormaliz
     Args:
         target: Rows of E members in blocks, E * B.
         n_members: E.
-        question: Turns some of the rows, n, into answers (n, ...). It is asked about some B of them at a time,
-            so that it needs no more memory than for a prediction.
+        question: Turns some of the rows, n, into answers (n, ...). It is asked about some B of them at once, as
+            many as a prediction has.
     """
     E, B = n_members, len(target) // n_members
     target = separated(target, E)
@@ -58,29 +60,39 @@ def of_each(target: Unnormalized, n_members: int, question: Callable[[Unnormaliz
 
 
 def variance_of_means(means: Tensor, calibration: Calibration) -> Tensor:
-    """Of the members' means, with their weights: (E, B, D) -> (B, D)."""
+    """The part of the variance of the merged density that the members' means explain.
+
+    Args:
+        means: Of the members, shape (E, B, D).
+        calibration: The weights, and the share of the background.
+
+    Returns:
+        Shape (B, D).
+    """
     weights = calibration.weights[:, None, None].to(means)
-    return (weights * (means - (weights * means).sum(dim=0)).square()).sum(dim=0)
+    variance = (weights * (means - (weights * means).sum(dim=0)).square()).sum(dim=0)
+    return (1 - calibration.background_share) * variance
 
 
 def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unnormalized:
-    r"""The density of all members, :math:`\sum_e w_e \exp(f_e(x, y)) / Z_e(x)`.
+    r"""The density of all members, :math:`\sum_e w_e \exp(f_e(x, y)) / Z_e(x)`, over the background.
 
     Args:
         target: Rows of E members in blocks, E * B; its proposal is a mixture.
-        calibration: The weights w.
+        calibration: The weights and the background.
         log_z: Log of the members' normalisers, shape (E * B,).
 
     Returns:
         B rows. Their features are those of all members and then the normalisers, (B, E * H + E).
     """
-    E, log_weights = calibration.n_members, calibration.log_weights
-    return replace(
-        target,
-        f=_mean_density(target.f, log_weights),
-        h=torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1),
-        proposal=merged_mixture(target.proposal, log_weights),
-    )
+    E, log_weights, share = calibration.n_members, calibration.log_weights, calibration.background_share
+    proposal = merged_mixture(target.proposal, log_weights)
+    f = _mean_density(target.f, log_weights)
+    h = torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1)
+    if share > 0:
+        f = _over(_background(proposal[:1], calibration), share, f)
+        proposal = _with_background(proposal, calibration)
+    return replace(target, f=f, h=h, proposal=proposal)
 
 
 def merged_mixture(q: Any, log_weights: Tensor) -> Any:
@@ -96,7 +108,7 @@ def merged_mixture(q: Any, log_weights: Tensor) -> Any:
     return q.with_components(logits, means, scales)
 
 
-def _by_member(f: Callable[[Tensor, Tensor], Tensor], n_members: int) -> Callable[[Tensor, Tensor], Tensor]:
+def _by_member(f: LogDensity, n_members: int) -> LogDensity:
     def by_member(h: Tensor, y: Tensor) -> Tensor:
         # Features and numbers (B, H + 1), targets (M, B, D) -> (M, B).
         rows, places = _whole_blocks(h[:, -1].long(), n_members)
@@ -119,9 +131,7 @@ def _whole_blocks(numbers: Tensor, n_members: int) -> tuple[Tensor, Tensor]:
     return rows, places
 
 
-def _mean_density(
-    f: Callable[[Tensor, Tensor], Tensor], log_weights: Tensor
-) -> Callable[[Tensor, Tensor], Tensor]:
+def _mean_density(f: LogDensity, log_weights: Tensor) -> LogDensity:
     E = len(log_weights)
 
     def log_mean(h: Tensor, y: Tensor) -> Tensor:
@@ -132,3 +142,29 @@ def _mean_density(
         return torch.logsumexp(log_p + log_weights.to(log_p)[:, None], dim=1)
 
     return log_mean
+
+
+def _with_background(q: Any, calibration: Calibration) -> Any:
+    # One more component in every row.
+    B, _, D = q.means.shape
+    share = calibration.background_share.to(q.logits)
+    return q.with_components(
+        torch.cat([q.logits + torch.log1p(-share), share.log().expand(B, 1)], dim=1),
+        torch.cat([q.means, calibration.background_mean.to(q.means).expand(B, 1, D)], dim=1),
+        torch.cat([q.scales, calibration.background_scale.to(q.scales).expand(B, 1, D)], dim=1),
+    )
+
+
+def _background(q: Any, calibration: Calibration) -> Any:
+    # The background alone, of the family of q and with its bounds; one row.
+    mean, scale = calibration.background_mean, calibration.background_scale
+    return q.with_components(mean.new_zeros(1, 1), mean[None, None], scale[None, None])
+
+
+def _over(background: Any, share: Tensor, f: LogDensity) -> LogDensity:
+    def log_sum(h: Tensor, y: Tensor) -> Tensor:
+        values = y.double()
+        log_background = background.log_prob(values.flatten(0, 1)[:, None]).view(values.shape[:2])
+        return torch.logaddexp(torch.log1p(-share) + f(h, y), share.log() + log_background)
+
+    return log_sum

@@ -92,6 +92,9 @@ class MixtureModel(Model):
         proposal = proposal_rows(self._q_for_prediction, h)
         return Unnormalized(self._log_q, h, proposal, None, self.y_units, self.bounds)
 
+    def _q_for_prediction(self, h: Tensor) -> Distribution:
+        return self._tempered(super()._q_for_prediction(h))
+
     def _log_q(self, h: Tensor, y: Tensor) -> Tensor:
         return log_prob(self._q_for_prediction(h), y.to(h.dtype))
 

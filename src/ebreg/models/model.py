@@ -160,6 +160,16 @@ class Model(nn.Module):
         with evaluation_mode(self):
             return self.q(h)
 
+    @property
+    def temperature(self) -> float:
+        """See :class:`Calibration`; 1 without."""
+        return 1.0 if self.calibration is None else self.calibration.temperature.item()
+
+    def _tempered(self, q: Any) -> Any:
+        # With the standard deviations of the components times the temperature.
+        t = self.temperature
+        return q if t == 1 else q.with_components(q.logits, q.means, q.scales * t)
+
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
         return self.y_units(y).to(self.reference.dtype)
@@ -220,7 +230,7 @@ class Model(nn.Module):
         return self.predictive(x, accuracy).log_prob(checks.numbers("y", y).to(self.y_units.scale))
 
     def member_log_prob(self, x: Tensor, y: Tensor, accuracy: Accuracy) -> Tensor:
-        """Log density of targets by the members that their rows belong to, without calibration.
+        """Log density of targets by the members that their rows belong to, with their temperature.
 
         Args:
             x: Rows in blocks, (E * B, ...); where members share a backbone, (B, ...).
@@ -235,7 +245,7 @@ class Model(nn.Module):
             return self._predictive(target, accuracy).log_prob(y.to(self.y_units.scale))
 
     def member_means(self, x: Any, accuracy: Accuracy | None = None) -> Tensor:
-        """Means of p(y | x) by every member alone, without calibration, in the user's units.
+        """Means of p(y | x) by every member alone, in the user's units.
 
         Args:
             x: A batch of inputs, (B, ...).

@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from ebreg import sampling
 from ebreg.models.energy_model import EnergyModel
@@ -40,8 +41,16 @@ class ResidualModel(EnergyModel):
         """See :meth:`Model.member_log_prob`; the normaliser is that of a few points of q."""
         with evaluation_mode(self):
             h, y = self.finite_features(x), self.standardize(y)
-            log_p = self.f(h, y) - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
+            log_p = self._f_for_prediction(h, y) - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
         return log_p - self.y_units.scale.log().sum()
+
+    def _q_for_prediction(self, h: Tensor) -> Distribution:
+        return self._tempered(super()._q_for_prediction(h))
+
+    def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
+        y = y.to(h.dtype)
+        with evaluation_mode(self):
+            return self._q_for_prediction(h).log_prob(y) + self.g(h, y)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
         return self._log_mean_exp_g(target.h, _N_POINTS)
@@ -49,5 +58,5 @@ class ResidualModel(EnergyModel):
     def _log_mean_exp_g(self, h: Tensor, n_points: int) -> Tensor:
         # Log Z of rows (B, H), from points of q: (B,).
         u = sampling.sobol(n_points, self.n_targets).to(h)[:, None].expand(-1, len(h), -1)
-        g = self.g(h, sampling.draw(self.q(h), u).to(h.dtype))
-        return torch.logsumexp(g, dim=0) - math.log(n_points)
+        draws = sampling.draw(self._q_for_prediction(h), u).to(h.dtype)
+        return torch.logsumexp(self.g(h, draws), dim=0) - math.log(n_points)

@@ -21,14 +21,23 @@ class HeldOut:
     index: Tensor
 
     @classmethod
-    def at_random(cls, n_members: int, n_rows: int, n_validation: int, seed: int) -> "HeldOut":
+    def at_random(
+        cls, n_members: int, n_rows: int, n_validation: int, seed: int, n_equal: int = 1
+    ) -> "HeldOut":
         """Rows for each member: as different from those of the others as their numbers allow.
 
         Consecutive parts of one random order, from its start again where it ends.
+
+        Args:
+            n_members: E.
+            n_rows: Rows of the data.
+            n_validation: Rows of a member.
+            seed: Of the order.
+            n_equal: Members, one after the other, that have the same rows, so that they can be compared.
         """
         checks.at_least("n_validation", n_validation, 1)
         order = torch.randperm(n_rows, generator=torch.Generator().manual_seed(seed))
-        starts = torch.arange(n_members)[:, None] * n_validation
+        starts = (torch.arange(n_members) // n_equal)[:, None] * n_validation
         return cls(order[(starts + torch.arange(n_validation)) % n_rows])
 
 
