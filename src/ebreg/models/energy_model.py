@@ -111,7 +111,7 @@ class EnergyModel(Model):
         log_partition = members.of_each(
             target, self.n_members, lambda p: normalize(p, accuracy).log_partition
         )
-        return log_partition.flatten() - target.log_scale
+        return log_partition - target.log_scale
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         proposal = proposal_rows(self._q_for_prediction, h)

@@ -44,19 +44,20 @@ def separated(target: Unnormalized, n_members: int) -> Unnormalized:
 
 
 def of_each(target: Unnormalized, n_members: int, question: Callable[[Unnormalized], Tensor]) -> Tensor:
-    """Answers for every member by itself, (E, B, ...).
+    """Answers for every member by itself, (E * B, ...).
 
     Args:
         target: Rows of E members in blocks, E * B.
         n_members: E.
-        question: Turns some of the rows, n, into answers (n, ...). It is asked about some B of them at once, as
-            many as a prediction has.
+        question: Turns some of the rows, n, into answers (n, ...). It is asked about some B of them at once,
+            as many as a prediction has.
     """
     E, B = n_members, len(target) // n_members
     target = separated(target, E)
     rows = torch.arange(E * B, device=target.h.device).view(E, B)
     pieces = rows.split(max(1, -(-B // E)), dim=1)
-    return torch.cat([question(target[piece.flatten()]).unflatten(0, (E, -1)) for piece in pieces], dim=1)
+    answers = [question(target[piece.flatten()]).unflatten(0, (E, -1)) for piece in pieces]
+    return torch.cat(answers, dim=1).flatten(0, 1)
 
 
 def variance_of_means(means: Tensor, calibration: Calibration) -> Tensor:

@@ -257,7 +257,7 @@ class Model(nn.Module):
         x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
         with evaluation_mode(self), _without_inference_mode():
             target = self._member_rows(x.clone() if x.is_inference() else x)
-            return members.of_each(target, self.n_members, lambda p: self._predictive(p, accuracy).mean)
+            return self._member_means(target, accuracy).unflatten(0, (self.n_members, -1))
 
     def epistemic_share(
         self, x: Any, accuracy: Accuracy | None = None, predictive: Predictive | None = None
@@ -350,6 +350,10 @@ class Model(nn.Module):
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         # Of features (B, H); with members, (E * B, H) in blocks.
         raise NotImplementedError  # abstract
+
+    def _member_means(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        # Of rows of members in blocks, in the user's units: (E * B, D).
+        return members.of_each(target, self.n_members, lambda p: self._predictive(p, accuracy).mean)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
         # Log of the normalisers of rows, (B,), in standard units.
