@@ -27,7 +27,7 @@ def to_rows(blocks: Tensor, n_members: int) -> Tensor:
 
 def repeated(x: Tensor, n_members: int) -> Tensor:
     """(B, ...) -> (E * B, ...), the same rows for every member."""
-    return x.repeat(n_members, *[1] * (x.dim() - 1))
+    return x if n_members == 1 else x.repeat(n_members, *[1] * (x.dim() - 1))
 
 
 def separated(target: Unnormalized, n_members: int) -> Unnormalized:

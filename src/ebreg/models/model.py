@@ -140,7 +140,9 @@ class Model(nn.Module):
     @torch.no_grad()
     def check_heads(self, x: Tensor, y: Tensor) -> None:
         """Call the heads with the first rows of x and y, to explain before a training what is wrong."""
+        E = self.n_members
         x, y = x[:_N_CHECKED].to(self.reference.device), y[:_N_CHECKED].to(self.y_units.scale)
+        x, y = x if self.shares_backbone else members.repeated(x, E), members.repeated(y, E)
         with evaluation_mode(self):
             h, bounds = self.finite_features(x), self.bounds.standardized(self.y_units)
             q = heads.distribution_of("proposal", self._q_head, h, self.n_targets)
@@ -199,8 +201,7 @@ class Model(nn.Module):
 
     def _member_rows(self, x: Tensor) -> Unnormalized:
         # The rows of x for each member, in blocks.
-        E = self.n_members
-        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
+        x = x if self.shares_backbone else members.repeated(x, self.n_members)
         return self._unnormalized(self.finite_features(x))
 
     def _inputs(self, x: Any) -> Tensor:
