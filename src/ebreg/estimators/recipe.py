@@ -36,7 +36,9 @@ class Recipe:
 
     @property
     def member_dropout(self) -> tuple[float, ...]:
-        """The rate of each member."""
+        """The rate of each member; none without dropout."""
+        if not any(self.dropout):
+            return ()
         return tuple(self.dropout[i % len(self.dropout)] for i in range(self.n_members))
 
 

@@ -142,9 +142,10 @@ class Model(nn.Module):
         """Call the heads with the first rows of x and y, to explain before a training what is wrong."""
         x, y = x[:_N_CHECKED].to(self.reference.device), y[:_N_CHECKED].to(self.y_units.scale)
         with evaluation_mode(self):
-            h, bounds = self.finite_features(x), self.bounds.standardized(self.y_units)
+            h, bounds = self._all_features(x), self.bounds.standardized(self.y_units)
             q = heads.distribution_of("proposal", self._q_head, h, self.n_targets)
-            self._check_energy(h, heads.first_draws("proposal", q, self.standardize(y), bounds))
+            y = members.repeated(self.standardize(y), self.n_members)
+            self._check_energy(h, heads.first_draws("proposal", q, y, bounds))
 
     @property
     def _q_head(self) -> nn.Module:
@@ -166,9 +167,12 @@ class Model(nn.Module):
         return 1.0 if self.calibration is None else self.calibration.temperature.item()
 
     def _tempered(self, q: Any) -> Any:
-        # With the standard deviations of the components times the temperature.
+        # With the standard deviations of the components times the temperature, and no less than the head's
+        # smallest one, which keeps densities of tied targets from growing without limit.
         t = self.temperature
-        return q if t == 1 else q.with_components(q.logits, q.means, q.scales * t)
+        if t == 1:
+            return q
+        return q.with_components(q.logits, q.means, (q.scales * t).clamp(min=self._q_head.min_scale))
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
@@ -192,12 +196,15 @@ class Model(nn.Module):
 
     def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
         # One unnormalised density for each row of x, of all members together.
-        E = self.n_members
-        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
-        target = self._unnormalized(self.finite_features(x))
+        target = self._unnormalized(self._all_features(x))
         if self.calibration is None:
             return target
         return members.merge(target, self.calibration, self._log_z(target, accuracy))
+
+    def _all_features(self, x: Tensor) -> Tensor:
+        # Of all rows by every member: (B, ...) -> (E * B, H).
+        E = self.n_members
+        return self.finite_features(x if E == 1 or self.shares_backbone else members.repeated(x, E))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)

@@ -15,6 +15,8 @@ from ebreg.predictive import Accuracy, Unnormalized
 # nothing else: the density of all members together is normalised with the accuracy that was asked for.
 _N_POINTS = 64
 _N_POINTS_IN_TRAINING = 32
+# Targets further out, infinite ones included, have the correction that they have here: networks overflow.
+_FARTHEST = 1e6
 
 
 class ResidualModel(EnergyModel):
@@ -27,7 +29,7 @@ class ResidualModel(EnergyModel):
 
     def g(self, h: Tensor, y: Tensor) -> Tensor:
         """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
-        return self._energy(h, y)
+        return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f`."""
