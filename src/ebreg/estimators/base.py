@@ -79,7 +79,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             trainer = self._trainer(recipe, seed)
             training = final = trainer.train(method, train, validation_rows)
             if isinstance(validation_rows, HeldOut) and training.best_epoch is not None:
-                calibrate(method.model, train, validation_rows, recipe.n_settings)
+                # In double precision: members have close densities, and weights magnify rounding errors.
+                calibrate(method.model.to_float64(), train, validation_rows, recipe.n_settings)
             if recipe.refit and len(train) < len(rows.data) and not training.interrupted:
                 final = trainer.fine_tune(method, rows.data, training)
             self._keep(

@@ -166,13 +166,17 @@ class Model(nn.Module):
         """See :class:`Calibration`; 1 without."""
         return 1.0 if self.calibration is None else self.calibration.temperature.item()
 
+    @property
+    def min_scale(self) -> float:
+        """Smallest standard deviation of a component of q, in standard units: tied targets need one."""
+        return float(getattr(self._q_head, "min_scale", 0.0))
+
     def _tempered(self, q: Any) -> Any:
-        # With the standard deviations of the components times the temperature, and no less than the head's
-        # smallest one, which keeps densities of tied targets from growing without limit.
+        # With the standard deviations of the components times the temperature.
         t = self.temperature
         if t == 1:
             return q
-        return q.with_components(q.logits, q.means, (q.scales * t).clamp(min=self._q_head.min_scale))
+        return q.with_components(q.logits, q.means, (q.scales * t).clamp(min=self.min_scale))
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
