@@ -539,7 +539,6 @@ def test_members_disagree_more_where_there_are_no_data():
         ({"dropout": "much"}, "dropout must be"),
         ({"preset": "slow"}, "preset must be one of .*'fast'.*got 'slow'"),
         ({"proposal": "full-mixture"}, "n_members must be 1 with a proposal of your choice"),
-        ({"refit": True}, "refit needs one member: set n_members=1, or leave out refit"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

@@ -140,13 +140,12 @@ class Model(nn.Module):
     @torch.no_grad()
     def check_heads(self, x: Tensor, y: Tensor) -> None:
         """Call the heads with the first rows of x and y, to explain before a training what is wrong."""
-        E = self.n_members
         x, y = x[:_N_CHECKED].to(self.reference.device), y[:_N_CHECKED].to(self.y_units.scale)
-        x, y = x if self.shares_backbone else members.repeated(x, E), members.repeated(y, E)
         with evaluation_mode(self):
-            h, bounds = self.finite_features(x), self.bounds.standardized(self.y_units)
+            h, bounds = self._all_features(x), self.bounds.standardized(self.y_units)
             q = heads.distribution_of("proposal", self._q_head, h, self.n_targets)
-            self._check_energy(h, heads.first_draws("proposal", q, self.standardize(y), bounds))
+            y = members.repeated(self.standardize(y), self.n_members)
+            self._check_energy(h, heads.first_draws("proposal", q, y, bounds))
 
     @property
     def _q_head(self) -> nn.Module:
@@ -167,10 +166,17 @@ class Model(nn.Module):
         """See :class:`Calibration`; 1 without."""
         return 1.0 if self.calibration is None else self.calibration.temperature.item()
 
+    @property
+    def min_scale(self) -> float:
+        """Smallest standard deviation of a component of q, in standard units: tied targets need one."""
+        return float(getattr(self._q_head, "min_scale", 0.0))
+
     def _tempered(self, q: Any) -> Any:
         # With the standard deviations of the components times the temperature.
         t = self.temperature
-        return q if t == 1 else q.with_components(q.logits, q.means, q.scales * t)
+        if t == 1:
+            return q
+        return q.with_components(q.logits, q.means, (q.scales * t).clamp(min=self.min_scale))
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
@@ -194,15 +200,14 @@ class Model(nn.Module):
 
     def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
         # One unnormalised density for each row of x, of all members together.
-        target = self._member_rows(x)
+        target = self._unnormalized(self._all_features(x))
         if self.calibration is None:
             return target
         return members.merge(target, self.calibration, self._log_z(target, accuracy))
 
-    def _member_rows(self, x: Tensor) -> Unnormalized:
-        # The rows of x for each member, in blocks.
-        x = x if self.shares_backbone else members.repeated(x, self.n_members)
-        return self._unnormalized(self.finite_features(x))
+    def _all_features(self, x: Tensor) -> Tensor:
+        # Of all rows by every member: (B, ...) -> (E * B, H).
+        return self.finite_features(x if self.shares_backbone else members.repeated(x, self.n_members))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -257,7 +262,7 @@ class Model(nn.Module):
         """
         x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
         with evaluation_mode(self), _without_inference_mode():
-            target = self._member_rows(x.clone() if x.is_inference() else x)
+            target = self._unnormalized(self._all_features(x.clone() if x.is_inference() else x))
             return self._member_means(target, accuracy).unflatten(0, (self.n_members, -1))
 
     def epistemic_share(

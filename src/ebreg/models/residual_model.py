@@ -19,6 +19,8 @@ _N_POINTS_IN_TRAINING = 32
 # Points of q for the mean of one member, for each target: it is then known to a hundredth of a standard
 # deviation or so.
 _N_POINTS_OF_MEANS = 128
+# Targets further out, infinite ones included, have the correction that they have here: networks overflow.
+_FARTHEST = 1e6
 
 
 class ResidualModel(EnergyModel):
@@ -31,7 +33,7 @@ class ResidualModel(EnergyModel):
 
     def g(self, h: Tensor, y: Tensor) -> Tensor:
         """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
-        return self._energy(h, y)
+        return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f`."""
