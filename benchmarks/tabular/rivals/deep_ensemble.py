@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.tabular.predicted import Predict
-from benchmarks.tabular.rivals.training import Training, Units
+from benchmarks.tabular.rivals.training import LogProb, Make, Tensors, Training, Units
 from benchmarks.tabular.rivals.validation import hold_out
 
 
@@ -18,7 +19,7 @@ class DeepEnsemble:
     """The predictive distribution is the mixture of the members, with equal weights.
 
     Every member holds out its own tenth of the training rows for early stopping, so that together they have
-    seen all of them.
+    seen all of them. The first chooses the learning rate.
     """
 
     n_members: int = 5
@@ -32,30 +33,39 @@ class DeepEnsemble:
     def fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> Predict:
         """Train the members one after the other."""
         units = Units.of(X, y)
-        seeds = np.random.default_rng(seed).integers(2**31, size=self.n_members).tolist()
-        members = [self._member(X, y, units, each) for each in seeds]
+        first, *others = np.random.default_rng(seed).integers(2**31, size=self.n_members).tolist()
+        chosen = self.training.chosen(*self._task(X, y, units, first), first)
+        members = [
+            chosen,
+            *(
+                self.training.stopped(*self._task(X, y, units, each), chosen.learning_rate, each)
+                for each in others
+            ),
+        ]
+        networks = [member.network.eval() for member in members]
 
         @torch.no_grad()
         def predict(X: np.ndarray) -> MixturePredicted:
-            outputs = torch.stack([member(units.x(X)) for member in members], dim=1).double()  # (n, E, 2)
+            outputs = torch.stack([network(units.x(X)) for network in networks], dim=1).double()  # (n, E, 2)
             means, scales = outputs[..., 0], scale_of(outputs[..., 1])
             return MixturePredicted(units.y_shift + units.y_scale * means, units.y_scale * scales)
 
         return predict
 
-    def _member(self, X: np.ndarray, y: np.ndarray, units: Units, seed: int) -> nn.Module:
+    def _task(
+        self, X: np.ndarray, y: np.ndarray, units: Units, seed: int
+    ) -> tuple[Make, LogProb, Tensors, Tensors]:
+        # What a member learns: its network, its training rows and its validation rows.
         X_fit, y_fit, X_validation, y_validation = hold_out(X, y, self.validation_share, seed)
         rows, validation = units.rows(X_fit, y_fit), units.rows(X_validation, y_validation)
+        return partial(self._network, X.shape[1], seed), normal_log_prob, rows, validation
+
+    def _network(self, n_inputs: int, seed: int) -> nn.Module:
+        widths = [n_inputs, *[self.width] * self.n_hidden_layers]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            network = self._network(X.shape[1])
-        member, _ = self.training.stopped(network, normal_log_prob, rows, validation, seed)
-        return member.eval()
-
-    def _network(self, n_inputs: int) -> nn.Module:
-        widths = [n_inputs, *[self.width] * self.n_hidden_layers]
-        hidden = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise(widths)]
-        return nn.Sequential(*(layer for pair in hidden for layer in pair), nn.Linear(widths[-1], 2))
+            hidden = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise(widths)]
+            return nn.Sequential(*(layer for pair in hidden for layer in pair), nn.Linear(widths[-1], 2))
 
 
 def scale_of(output: Tensor) -> Tensor:

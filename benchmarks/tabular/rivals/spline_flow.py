@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ _POINTS_AT_A_TIME = 100_000
 class SplineFlow:
     """NSF with standardised inputs and target.
 
-    A tenth of the training rows decides the number of steps; then the flow is trained again on all training
-    rows for that number, more by the ratio of the numbers of rows, as many epochs.
+    A tenth of the training rows chooses the learning rate and the number of steps; then the flow is trained
+    again on all training rows for as many epochs.
     """
 
-    transforms: int = 2
+    transforms: int = 3
     bins: int = 8
     width: int = 64
     n_hidden_layers: int = 2
@@ -33,14 +34,14 @@ class SplineFlow:
     packages = ("zuko",)
 
     def fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> Predict:
-        """Choose the number of steps, then train on all rows."""
+        """Choose the learning rate and the number of steps, then train on all rows."""
         units = Units.of(X, y)
         X_fit, y_fit, X_validation, y_validation = hold_out(X, y, self.validation_share, seed)
         rows, validation = units.rows(X_fit, y_fit), units.rows(X_validation, y_validation)
-        n_inputs = X.shape[1]
-        _, n_steps = self.training.stopped(self._flow(n_inputs, seed), _log_prob, rows, validation, seed)
-        n_steps = round(n_steps / (1 - self.validation_share))
-        flow = self.training.fixed(self._flow(n_inputs, seed), _log_prob, units.rows(X, y), n_steps, seed)
+        make = partial(self._flow, X.shape[1], seed)
+        stopped = self.training.chosen(make, _log_prob, rows, validation, seed)
+        n_steps = round(stopped.n_steps * len(y) / len(y_fit))
+        flow = self.training.fixed(make, _log_prob, units.rows(X, y), n_steps, stopped.learning_rate, seed)
         return lambda X: FlowPredicted(flow.double().eval(), units, X)
 
     def _flow(self, n_inputs: int, seed: int) -> nn.Module:

@@ -15,54 +15,89 @@ LogProb = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """From a network, inputs (B, d) and targets (B,) to the log density (B,)."""
 
 
+Make = Callable[[], nn.Module]
+"""Makes a new network, the same every time."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A training that ended early: the network at its best on the validation rows.
+
+    Attributes:
+        network: With averaged weights.
+        nll: Of the validation rows, in standard units.
+        n_steps: Steps until then.
+        learning_rate: That of the training.
+    """
+
+    network: nn.Module
+    nll: float
+    n_steps: int
+    learning_rate: float
+
+
 @dataclass(frozen=True)
 class Training:
     """Settings of a training.
 
     Attributes:
-        learning_rate: Of Adam.
+        learning_rates: Of Adam; the validation rows choose.
         weight_decay: Decoupled.
         averaging: Decay of the moving average of the weights at each step; the average is what is used.
         max_steps: Number of steps at most.
         patience: Steps without a better NLL of the validation rows before training ends.
     """
 
-    learning_rate: float = 1e-3
+    learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01)
     weight_decay: float = 1e-4
     averaging: float = 0.99
     max_steps: int = 20_000
     patience: int = 2_000
 
+    def chosen(
+        self, make: Make, log_prob: LogProb, rows: "Tensors", validation: "Tensors", seed: int
+    ) -> Stopped:
+        """Train with every learning rate; the one that is best on the validation rows."""
+        tried = [self.stopped(make, log_prob, rows, validation, rate, seed) for rate in self.learning_rates]
+        return min(tried, key=lambda stopped: stopped.nll)
+
     def stopped(
-        self, network: nn.Module, log_prob: LogProb, rows: "Tensors", validation: "Tensors", seed: int
-    ) -> tuple[nn.Module, int]:
-        """The network at its best on the validation rows, and the number of steps until then."""
-        best, best_nll, best_step = network, math.inf, 0
+        self,
+        make: Make,
+        log_prob: LogProb,
+        rows: "Tensors",
+        validation: "Tensors",
+        learning_rate: float,
+        seed: int,
+    ) -> Stopped:
+        """Train until the validation rows get no better."""
+        network = make()
+        best = Stopped(network, math.inf, 0, learning_rate)
         every = max(1, len(rows.y) // batch_size(len(rows.y)))  # about an epoch
-        for step, averaged in enumerate(self._steps(network, log_prob, rows, seed), start=1):
+        for step, averaged in enumerate(self._steps(network, log_prob, rows, learning_rate, seed), start=1):
             if step % every == 0:
                 with torch.no_grad():
                     nll = -log_prob(averaged, validation.x, validation.y).mean().item()
-                if nll < best_nll:
-                    best, best_nll, best_step = copy.deepcopy(averaged), nll, step
-            if step - best_step >= self.patience or step == self.max_steps:
+                if nll < best.nll:
+                    best = Stopped(copy.deepcopy(averaged), nll, step, learning_rate)
+            if step - best.n_steps >= self.patience or step == self.max_steps:
                 break
-        return best, best_step
+        return best
 
     def fixed(
-        self, network: nn.Module, log_prob: LogProb, rows: "Tensors", n_steps: int, seed: int
+        self, make: Make, log_prob: LogProb, rows: "Tensors", n_steps: int, learning_rate: float, seed: int
     ) -> nn.Module:
         """The network after so many steps."""
-        steps = self._steps(network, log_prob, rows, seed)
+        steps = self._steps(make(), log_prob, rows, learning_rate, seed)
         return next(islice(steps, n_steps - 1, None))
 
     def _steps(
-        self, network: nn.Module, log_prob: LogProb, rows: "Tensors", seed: int
+        self, network: nn.Module, log_prob: LogProb, rows: "Tensors", learning_rate: float, seed: int
     ) -> Iterator[nn.Module]:
         # Endlessly, a step at a time; yields the network with averaged weights.
         averaged = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.averaging))
         optimizer = torch.optim.AdamW(
-            network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay, foreach=True
+            network.parameters(), lr=learning_rate, weight_decay=self.weight_decay, foreach=True
         )
         generator = torch.Generator().manual_seed(seed)
         while True:
