@@ -28,7 +28,7 @@ from benchmarks.tabular.scores import Answers, Scores
 from benchmarks.tabular.summary import Mean, RankTable, ranks
 from ebreg import metrics
 
-STEPS = Training(learning_rates=(0.001, 0.01), max_steps=100, patience=60)
+STEPS = Training(learning_rates=(0.001, 0.01), max_steps=150, patience=100)
 # Every rival, as small as it can be and still learn the data below.
 SMALL = {
     NGBoostStopped: NGBoostStopped(n_estimators=60, learning_rate=0.1),
