@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    command = "python -m benchmarks.tabular" + (" --data FOLDER" if options.data else "")
-    write_report(options.out, runs, command)
+    bundled = {run.key.table for run in runs} <= set(bundled_tables())
+    write_report(options.out, runs, "python -m benchmarks.tabular" + ("" if bundled else " --data FOLDER"))
     print(f"{options.out / 'tabular.md'}: {len(runs)} runs")
     return int(failed)
 

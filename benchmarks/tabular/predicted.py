@@ -28,9 +28,13 @@ Predict = Callable[[np.ndarray], Predicted]
 class Method(Protocol):
     """A way to fit a predictive distribution; a frozen dataclass whose fields are the settings."""
 
-    name: str
-    packages: tuple[str, ...]
-    """The distributions, as pip names them, without which it cannot run."""
+    @property
+    def name(self) -> str:
+        """Its name in results and options."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages, as pip names them, without which it cannot run."""
 
     def fit(self, X: np.ndarray, y: np.ndarray, seed: int) -> Predict:
         """Fit to the inputs (n, d) and targets (n,) in one thread."""

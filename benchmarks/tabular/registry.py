@@ -26,7 +26,8 @@ RIVALS: tuple[Method, ...] = (
 
 def methods(label: str = "") -> dict[str, Method]:
     """All methods by name; the label is added to the names of ours."""
-    return {method.name: method for method in (*ours(label), *RIVALS)}
+    every: list[Method] = [*ours(label), *RIVALS]
+    return {method.name: method for method in every}
 
 
 def missing(method: Method) -> list[str]:

@@ -21,11 +21,13 @@ class Metric:
         title: Its heading.
         value: Of a run.
         loss: Of a mean: the smallest is printed bold; None where no value is best.
+        digits: Decimals; None: by the size of the values.
     """
 
     title: str
     value: Value
     loss: Callable[[float], float] | None = None
+    digits: int | None = None
 
 
 METRICS = {
@@ -37,14 +39,14 @@ METRICS = {
     "calibration_error": Metric("calibration error", attrgetter("scores.calibration_error"), float),
     "worst_nll": Metric("worst NLL", attrgetter("scores.worst_nll"), float),
     "worst_crps": Metric("worst CRPS", attrgetter("scores.worst_crps"), float),
-    "fit_seconds": Metric("fit, s", attrgetter("fit_seconds")),
-    "predict_seconds": Metric("predict, s", attrgetter("predict_seconds")),
+    "fit_seconds": Metric("fit, s", attrgetter("fit_seconds"), digits=1),
+    "predict_seconds": Metric("predict, s", attrgetter("predict_seconds"), digits=2),
 }
 RANKED = ("nll", "crps")
 
 NOTES = """\
-* Mean ± standard error over the splits; all methods have the same splits, and the best mean is bold. Where a
-  split was run with several seeds, their mean is its value.
+* Mean ± standard error over the splits, which are the same for all methods; the column *splits* says how many
+  were run. The best mean is bold. Where a split was run with several seeds, their mean is its value.
 * NLL in nats and, as CRPS, RMSE and width, in the units of the target. Methods without a density have no NLL.
 * *CRPS*: from 200 quantiles, for every method. *coverage*, *width*: of the interval from the quantile at 5 %
   to that at 95 %. *calibration error*: mean distance of the share of targets below a quantile from its level.
@@ -113,7 +115,7 @@ def _table(runs: Sequence[Run]) -> str:
 
 def _column(metric: Metric, runs: Sequence[Sequence[Run]]) -> list[str]:
     means = [Mean.over_splits(own, metric.value) for own in runs]
-    digits = _digits([mean.mean for mean in means])
+    digits = _digits([mean.mean for mean in means]) if metric.digits is None else metric.digits
     if metric.loss is None:
         return [_text(mean, digits, bold=False) for mean in means]
     losses = [metric.loss(mean.mean) for mean in means]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make_friedman3
@@ -92,7 +93,7 @@ def _split(folder: Path, number: int, n_rows: int) -> tuple[np.ndarray, np.ndarr
     return train, test
 
 
-def _numbers(path: Path, ndmin: int) -> np.ndarray:
+def _numbers(path: Path, ndmin: Literal[1, 2]) -> np.ndarray:
     try:
         values = np.loadtxt(path, ndmin=ndmin)
     except OSError as error:
