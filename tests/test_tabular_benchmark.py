@@ -33,7 +33,7 @@ STEPS = Training(learning_rates=(0.001, 0.01), max_steps=150, patience=100)
 SMALL = {
     NGBoostStopped: NGBoostStopped(n_estimators=60, learning_rate=0.1),
     NGBoostNormal: NGBoostNormal(n_estimators=40, learning_rate=0.1),
-    CatBoostNormal: CatBoostNormal(iterations=100, learning_rate=0.1, depth=3),
+    CatBoostNormal: CatBoostNormal(iterations=100, learning_rates=(0.1,)),
     DeepEnsemble: DeepEnsemble(n_members=2, width=16, training=STEPS),
     SplineFlow: SplineFlow(transforms=1, width=16, training=STEPS),
     BoostedQuantiles: BoostedQuantiles(levels=(0.05, 0.25, 0.5, 0.75, 0.95), max_iter=50),

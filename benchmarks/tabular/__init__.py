@@ -17,9 +17,10 @@ of split i). Without ``--data``: diabetes and Friedman's three functions, with n
 training.
 
 **Methods.** :mod:`benchmarks.tabular.registry` lists them; each rival is a file of ``rivals`` whose settings
-are the fields of a dataclass. No setting was chosen on test rows. Where a number of iterations or a size of
-leaves is chosen, rows of the training set are held out for it. Trees and the flow are then fitted again to
-all training rows; the members of the deep ensemble hold out different rows.
+are the fields of a dataclass. In every fit, numbers of iterations, sizes of leaves and learning rates are
+chosen on rows held out of the training set, never on test rows. Trees and the flow are then fitted again to
+all training rows; the members of the deep ensemble hold out different rows. NGBoost has the protocol of its
+authors and, in a second row, the defaults of its library.
 
 **Scores.** :mod:`benchmarks.tabular.scores`: all methods answer by the same means, quantiles and, where they
 have one, density, in the units of the file. CPU seconds are those of one thread.
