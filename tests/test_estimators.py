@@ -538,7 +538,7 @@ class TestWarmStart:
     def test_refuses_another_kind_of_energy(self):
         reg = EnergyRegressor("residual-nce", n_members=1, warm_start=True, **QUICK).fit(X, Y)
         with pytest.raises(
-            ValueError, match="method is joint-nce, which trains another model.*set warm_start"
+            ValueError, match=r"method is joint-nce, which trains another model.*set warm_start"
         ):
             reg.set_params(method="joint-nce").fit(X, Y)
 
