@@ -312,7 +312,9 @@ def trained(kind: str, D: int, bounded: bool):
     if D == 2:
         y[:, 1] = 100 + 20 * (y[:, 1] * np.sign(r.normal(size=150)) + y[:, 0])
     bounds = None if not bounded else (0, None) if D == 1 else [(0, None), (None, None)]
-    regressor = KINDS[kind](n_components=4, width=24, bounds=bounds, max_iter=5, random_state=0, verbose=False)
+    regressor = KINDS[kind](
+        n_components=4, width=24, bounds=bounds, max_iter=5, random_state=0, verbose=False
+    )
     return regressor.fit(x, y[:, 0] if D == 1 else y)
 
 

@@ -335,7 +335,9 @@ class TestFacts:
             ebreg.load(path, backbone=pixels()).predict(SOME), fitted("mixture, backbone").predict(SOME)
         )
 
-    @pytest.mark.parametrize("sizes", [{"n_targets": 10**8}, {"width": 10**5}, {"n_components": 10**9}, {"n_members": 10**8}])
+    @pytest.mark.parametrize(
+        "sizes", [{"n_targets": 10**8}, {"width": 10**5}, {"n_components": 10**9}, {"n_members": 10**8}]
+    )
     def test_of_huge_sizes_take_no_memory(self, saved, sizes):
         _edit(saved, lambda tensors, facts: facts["design"].update(sizes))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
