@@ -62,8 +62,8 @@ SINGLE = Recipe(1, (0.0,), None, 2e-3, (4500, 4500), refit=True)
 _GENTLE = FineTuning(epochs=0.1, rate=0.3)
 PRESETS: dict[str, Recipe] = {
     "fast": Recipe(4, (0.0, 0.1), 2, 5e-3, (1200, 2400), True, _GENTLE),
-    "default": Recipe(8, (0.0, 0.1), 4, 5e-3, (3600, 12_000), True, _GENTLE),
-    "best": Recipe(16, (0.0, 0.1), 8, 5e-3, (7200, 36_000), True, _GENTLE),
+    "default": Recipe(8, (0.0, 0.1), 4, 5e-3, (6000, 12_000), True, _GENTLE),
+    "best": Recipe(16, (0.0, 0.1), 8, 5e-3, (12_000, 36_000), True, _GENTLE),
 }
 # Methods that are trained with several members unless the user says otherwise.
 _WITH_MEMBERS = (MixtureNLL.name, ResidualNCE.name)

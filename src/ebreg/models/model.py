@@ -232,8 +232,7 @@ class Model(nn.Module):
 
     def _all_features(self, x: Tensor) -> Tensor:
         # Of all rows by every member: (B, ...) -> (E * B, H).
-        E = self.n_members
-        return self.finite_features(x if E == 1 or self.shares_backbone else members.repeated(x, E))
+        return self.finite_features(x if self.shares_backbone else members.repeated(x, self.n_members))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -273,8 +272,52 @@ class Model(nn.Module):
             Shape (E * B,).
         """
         with evaluation_mode(self):
-            target = self._unnormalized(self.finite_features(x))
+            target = members.separated(self._unnormalized(self.finite_features(x)), self.n_members)
             return self._predictive(target, accuracy).log_prob(y.to(self.y_units.scale))
+
+    def member_means(self, x: Any, accuracy: Accuracy | None = None) -> Tensor:
+        """Means of p(y | x) by every member alone, in the user's units.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+
+        Returns:
+            Shape (E, B, D).
+        """
+        x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
+        with evaluation_mode(self), _without_inference_mode():
+            target = self._unnormalized(self._all_features(x.clone() if x.is_inference() else x))
+            return self._member_means(target, accuracy).unflatten(0, (self.n_members, -1))
+
+    def epistemic_share(
+        self, x: Any, accuracy: Accuracy | None = None, predictive: Predictive | None = None
+    ) -> Tensor:
+        r"""The share of the predictive variance that the members disagree about.
+
+        .. math:: \mathrm{Var}_e[\mu_e(x)] \, / \, \mathrm{Var}[y | x]
+
+        where :math:`\mu_e` is the mean of a member and e has the weights of the calibration. The rest is what
+        every member expects of y itself. More rows to train on would lower the former, not the latter.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+            predictive: The answer of :meth:`predictive` for the same arguments, where it is known.
+
+        Returns:
+            Shape (B, D), in [0, 1]; 0 with one member.
+        """
+        p = self.predictive(x, accuracy) if predictive is None else predictive
+        if self.calibration is None:
+            return torch.zeros_like(p.mean)
+        # In standard units no square overflows or vanishes.
+        means, variance = (
+            self.y_units(self.member_means(x, accuracy)),
+            (p.stddev / self.y_units.scale).square(),
+        )
+        disagreement = members.variance_of_means(means, self.calibration)
+        return (disagreement / variance.clamp_min(torch.finfo(variance.dtype).tiny)).clamp(max=1)
 
     def gradient_ascent(
         self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
@@ -338,6 +381,10 @@ class Model(nn.Module):
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         # Of features (B, H); with members, (E * B, H) in blocks.
         raise NotImplementedError  # abstract
+
+    def _member_means(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        # Of rows of members in blocks, in the user's units: (E * B, D).
+        return members.of_each(target, self.n_members, lambda p: self._predictive(p, accuracy).mean)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
         # Log of the normalisers of rows, (B,), in standard units.
