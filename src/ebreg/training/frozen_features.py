@@ -70,7 +70,8 @@ def backbones_of(method: nn.Module) -> list[nn.Module]:
 
 def _evaluated(model: Model, x: Tensor) -> Tensor:
     with evaluation_mode(model):
-        return model.finite_features(x.to(model.reference.device))
+        # Members that share a backbone share its features, which come once for each of them.
+        return model.finite_features(x.to(model.reference.device))[: len(x)]
 
 
 def _models(method: nn.Module) -> list[Model]:
