@@ -73,12 +73,13 @@ CASES = {
 }
 KINDS = {
     "energy": lambda **settings: EnergyRegressor(**QUICK, **settings),
+    "energy, joint": lambda **settings: EnergyRegressor("joint-nce", **QUICK, **settings),
     "energy, mle": lambda **settings: EnergyRegressor("joint-mle", **QUICK, early_stopping=False, **settings),
     "energy, hand-set noise": lambda **settings: EnergyRegressor(
         "fixed-nce", n_draws=32, **QUICK, early_stopping=False, **settings
     ),
     "mixture": lambda **settings: MixtureDensityRegressor(**QUICK, **settings),
-    "mixture alone": lambda **settings: MixtureDensityRegressor(None, **QUICK, **settings),
+    "mixture, teacher": lambda **settings: MixtureDensityRegressor("energy", **QUICK, **settings),
 }
 SUBJECTS = [
     *((name, kind) for name in CASES for kind in ("energy", "mixture")),

@@ -132,7 +132,7 @@ def test_regions_of_one_target_are_intervals():
 def test_regressors_take_the_engine():
     x = normal(60, 2).numpy()
     y = x[:, 0] + normal(60, seed=3).numpy()
-    reg = EnergyRegressor(max_iter=20, width=16, random_state=0).fit(x, y)
+    reg = EnergyRegressor("joint-nce", max_iter=20, width=16, random_state=0).fit(x, y)
     p = reg.predict_distribution(x[:300], Accuracy(engine="importance"))
     exact = reg.predict_distribution(x[:300])
     assert np.abs(p.mean - exact.mean).max() < 0.2

@@ -49,7 +49,12 @@ QUICK = {
 LEARNING = {**QUICK, "max_iter": 5, "learning_rate": 5e-2, "random_state": None}
 WITHOUT_VALIDATION = {**LEARNING, "early_stopping": False}
 FIXED = {**WITHOUT_VALIDATION, "n_draws": 8, "max_iter": 10, "width": 16}
-KINDS = {"energy": EnergyRegressor(**QUICK), "mixture": MixtureDensityRegressor(None, **QUICK)}
+# The defaults, with members, and the paper's method, with one.
+KINDS = {
+    "energy": EnergyRegressor(**QUICK),
+    "joint": EnergyRegressor("joint-nce", **QUICK),
+    "mixture": MixtureDensityRegressor(**QUICK),
+}
 
 
 def table(n: int = 40, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -438,6 +443,50 @@ class TestBackbone:
         assert reg.model_.backbone.weight.dtype == torch.float64
 
 
+class TestRecipe:
+    def members(self, regressor) -> tuple[int, tuple[float, ...], str]:
+        """Number and dropout of the members, and the method."""
+        recipe = regressor._recipe()
+        return recipe.n_members, recipe.member_dropout, regressor._method_name
+
+    @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
+    def test_presets(self, kind):
+        method = "residual-nce" if kind is EnergyRegressor else "mdn-nll"
+        for preset, n in (("fast", 4), ("default", 8), ("best", 16)):
+            assert self.members(kind(preset=preset)) == (n, (0.0, 0.1) * (n // 2), method)
+        assert self.members(kind()) == self.members(kind(preset="default"))
+        assert self.members(kind(n_members=3)) == (3, (0.0, 0.1, 0.0), method)
+        assert self.members(kind(n_members=1)) == (1, (), method)
+        assert self.members(kind(n_members=2, dropout=0.3)) == (2, (0.3, 0.3), method)
+        assert self.members(kind(dropout=0)) == (8, (), method)
+
+    def test_the_papers_methods_and_other_networks_have_one_member(self):
+        for name in ("joint-nce", "joint-mle", "fixed-nce", "fixed-mle"):
+            assert self.members(EnergyRegressor(name)) == (1, (), name)
+            assert self.members(EnergyRegressor(name, n_members=2, dropout=0)) == (2, (), name)
+        assert self.members(MixtureDensityRegressor("energy")) == (1, (), "mdn-teacher")
+        assert self.members(EnergyRegressor(proposal="flow")) == (1, (), "joint-nce")
+        assert self.members(EnergyRegressor(energy=nn.Identity())) == (1, (), "joint-nce")
+        assert self.members(EnergyRegressor(backbone=nn.Identity())) == (1, (), "residual-nce")
+        assert self.members(EnergyRegressor("residual-nce", proposal="flow")) == (1, (), "residual-nce")
+
+    @pytest.mark.parametrize("heads", [{"proposal": "full-mixture"}, {"energy": nn.Identity()}])
+    def test_other_heads_cannot_have_several(self, heads):
+        with pytest.raises(
+            ValueError, match=f"n_members must be 1 with a {next(iter(heads))} of your choice"
+        ):
+            EnergyRegressor(n_members=2, **heads, **QUICK).fit(X, Y)
+
+    def test_settings_that_are_given_are_used(self):
+        reg = EnergyRegressor(n_draws=7, learning_rate=0.01, refit=False)
+        recipe = reg._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (7, 0.01, False)
+        recipe = EnergyRegressor()._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (4, 0.005, True)
+        recipe = EnergyRegressor("joint-nce")._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (None, 0.002, True)
+
+
 class TestValidation:
     def test_rows_are_set_aside_by_their_number(self):
         n = [defaults.n_validation(n) for n in range(1, 51)]
@@ -463,7 +512,10 @@ class TestValidation:
         regressor.set_params(max_iter=4).fit(X, Y)
         assert regressor.n_iter_ == 4
         assert all("validation_nll" in entry for entry in regressor.history_[:4])
-        assert regressor.best_epoch_ in range(4)
+        best, E = regressor.best_epoch_, regressor.design_.n_members
+        epochs = best if E > 1 else [best]
+        assert len(epochs) == E
+        assert set(epochs) <= set(range(4))
 
     def test_training_stops_when_nothing_gets_better(self, regressor):
         regressor.set_params(max_iter=60, n_iter_no_change=1, learning_rate=0.3).fit(X, Y)
@@ -483,18 +535,25 @@ class TestValidation:
         nlls = [reg.history_[0]["validation_nll"] for reg in (regressor, own)]
         assert nlls[0] != nlls[1]
         # The losses show that neither set took rows from the training.
-        assert {k: v for k, v in regressor.history_[0].items() if k != "validation_nll"} == {
-            k: v for k, v in own.history_[0].items() if k != "validation_nll"
-        }
+        losses = [
+            {name: loss for name, loss in reg.history_[0].items() if not name.startswith("validation_nll")}
+            for reg in (regressor, own)
+        ]
+        assert losses[0] == losses[1] != {}
 
 
 class TestWarmStart:
-    def test_goes_on_from_what_was_learned(self):
-        reg = EnergyRegressor(**{**QUICK, "learning_rate": 1e-9}, warm_start=True).fit(X, Y)
-        first = reg.predict(NEW)
-        np.testing.assert_allclose(reg.set_params(random_state=5).fit(X, Y).predict(NEW), first, rtol=1e-5)
+    @pytest.mark.parametrize("method", [None, "joint-nce"])
+    def test_goes_on_from_what_was_learned(self, method):
+        reg = EnergyRegressor(method, **{**QUICK, "learning_rate": 1e-9}, warm_start=True).fit(X, Y)
+        first, weights = reg.predict(NEW), list(reg.model_.parameters())
+        reg.set_params(random_state=5).fit(X, Y)
+        for before, after in zip(weights, reg.model_.parameters(), strict=True):
+            torch.testing.assert_close(after, before, rtol=1e-5, atol=1e-6)
+        # Members are weighted by their validation rows, and these are others now.
+        np.testing.assert_allclose(reg.predict(NEW), first, rtol=1e-5 if method else 0.02)
         cold = reg.set_params(warm_start=False).fit(X, Y).predict(NEW)
-        assert not np.allclose(cold, first, rtol=1e-3)
+        assert not np.allclose(cold, first, rtol=0.1)
 
     def test_keeps_units_and_bounds(self):
         reg = EnergyRegressor(**QUICK, warm_start=True, bounds=(-10, 10)).fit(X, Y)
@@ -509,13 +568,23 @@ class TestWarmStart:
         with pytest.raises(ValueError, match="set warm_start=False to train a new model"):
             reg.fit(X, np.stack([Y, Y], axis=1))
 
-    @pytest.mark.parametrize("changed", [{"width": 9}, {"n_components": 3}, {"bounds": (-10, 10)}])
+    @pytest.mark.parametrize(
+        "changed",
+        [{"width": 9}, {"n_components": 3}, {"n_members": 2}, {"dropout": 0.2}, {"bounds": (-10, 10)}],
+    )
     def test_refuses_what_it_cannot_change(self, fitted, changed):
         reg = copy.deepcopy(fitted("energy")).set_params(warm_start=True, **changed)
         with pytest.raises(
             ValueError, match=f"{next(iter(changed))}.*set warm_start=False to train a new model"
         ):
             reg.fit(X, Y)
+
+    def test_refuses_another_kind_of_energy(self):
+        reg = EnergyRegressor("residual-nce", n_members=1, warm_start=True, **QUICK).fit(X, Y)
+        with pytest.raises(
+            ValueError, match=r"method is joint-nce, which trains another model.*set warm_start"
+        ):
+            reg.set_params(method="joint-nce").fit(X, Y)
 
     def test_after_a_failed_fit_the_old_model_answers(self, fitted):
         reg = copy.deepcopy(fitted("energy"))
@@ -647,7 +716,8 @@ class TestDocumentation:
     def test_what_both_have_is_the_same(self):
         energy, mixture = self.arguments(EnergyRegressor), self.arguments(MixtureDensityRegressor)
         different = {name for name in energy.keys() & mixture.keys() if energy[name] != mixture[name]}
-        assert different == {"n_components", "n_draws", "proposal"}  # which have another meaning
+        # Which have another meaning.
+        assert different == {"n_components", "n_draws", "proposal", "preset", "n_members"}
         energy, mixture = (inspect.signature(kind) for kind in (EnergyRegressor, MixtureDensityRegressor))
         defaults = {name: parameter.default for name, parameter in energy.parameters.items()}
         for name, parameter in mixture.parameters.items():

@@ -41,14 +41,20 @@ def pixels() -> nn.Module:
 
 CASES = {
     "energy": (EnergyRegressor(**QUICK), Y),
+    "energy, one member": (EnergyRegressor(n_members=1, **QUICK), Y),
+    "energy, joint": (EnergyRegressor("joint-nce", **QUICK), Y),
+    "energy, joint, members": (EnergyRegressor("joint-nce", n_members=2, **QUICK), TWO),
     "energy, fixed": (EnergyRegressor("fixed-mle", sigmas=(0.1, 1), **QUICK), Y),
     "energy, (n, 1)": (EnergyRegressor(**QUICK), Y[:, None]),
     "energy, two targets": (EnergyRegressor(**QUICK), TWO),
     "energy, bounded": (EnergyRegressor(bounds=(-10, None), **QUICK), Y),
     "energy, two bounded": (EnergyRegressor(bounds=[(-np.inf, np.inf), (0, 20.0)], **QUICK), TWO),
     "energy, backbone": (EnergyRegressor(backbone=pixels(), **QUICK), Y),
+    "energy, backbone, members": (EnergyRegressor(backbone=pixels(), n_members=3, **QUICK), Y),
     "mixture": (MixtureDensityRegressor(**QUICK), Y),
-    "mixture, alone": (MixtureDensityRegressor(None, **QUICK), TWO),
+    "mixture, teacher": (MixtureDensityRegressor("energy", **QUICK), Y),
+    "mixture, two targets": (MixtureDensityRegressor(**QUICK), TWO),
+    "mixture, dropout": (MixtureDensityRegressor(n_members=2, dropout=(0.2, 0.0), **QUICK), Y),
     "mixture, bounded": (MixtureDensityRegressor(None, bounds=np.array([-10.0, np.inf]), **QUICK), Y),
     "mixture, backbone": (MixtureDensityRegressor(backbone=pixels(), **QUICK), Y),
 }
@@ -105,7 +111,7 @@ class TestRoundTrip:
         for name in ("history_", "n_iter_", "best_epoch_", "target_names_", "design_"):
             assert getattr(before, name) == getattr(after, name)
         # JSON knows neither tuples nor infinity; the device is the one it was loaded to.
-        changed = {"bounds", "sigmas", "device", "backbone"}
+        changed = {"bounds", "sigmas", "device", "backbone", "dropout"}
         params, loaded = before.get_params(deep=False), after.get_params(deep=False)
         assert loaded.keys() == params.keys()
         assert all(params[name] == loaded[name] for name in params.keys() - changed)
@@ -150,10 +156,10 @@ class TestRoundTrip:
         assert ebreg.load(tmp_path / "model").random_state is None
 
     def test_numbers_of_numpy_are_kept_as_numbers(self, tmp_path):
-        settings = {**QUICK, "max_iter": np.int64(2), "learning_rate": np.float32(0.5)}
+        settings = {**QUICK, "max_iter": np.int64(2), "learning_rate": np.float32(2**-6)}
         MixtureDensityRegressor(None, **settings).fit(X, Y).save(tmp_path / "model")
         reg = ebreg.load(tmp_path / "model")
-        assert (reg.max_iter, reg.learning_rate) == (2, 0.5)
+        assert (reg.max_iter, reg.learning_rate) == (2, 2**-6)
 
     def test_a_path_may_be_a_string_with_folders_that_do_not_exist_yet(self, fitted, tmp_path):
         fitted().save(str(tmp_path / "new" / "folder" / "model"))
@@ -162,7 +168,9 @@ class TestRoundTrip:
     def test_the_folder_is_small(self, saved):
         # The networks are stored in the precision they were trained in.
         numbers = safetensors.torch.load_file(saved / "model.safetensors")
-        assert {value.dtype for name, value in numbers.items() if "weight" in name} == {torch.float32}
+        layers = [name for name in numbers if name.startswith(("backbone.", "energy.", "proposal."))]
+        assert len(layers) > 10
+        assert {numbers[name].dtype for name in layers} == {torch.float32}
 
     def test_an_unfitted_regressor_has_nothing_to_save(self, tmp_path):
         with pytest.raises(NotFittedError):
@@ -305,6 +313,13 @@ class TestFacts:
             ("n_inputs", None),
             ("min_scale", float("inf")),
             ("min_scale", "small"),
+            ("n_members", 7),
+            ("n_members", 1),
+            ("n_members", 10**8),
+            ("dropout", [0.1]),
+            ("dropout", []),
+            ("dropout", "often"),
+            ("residual", False),
         ],
     )
     def test_of_another_design_are_refused(self, saved, name, value):
@@ -321,7 +336,9 @@ class TestFacts:
             ebreg.load(path, backbone=pixels()).predict(SOME), fitted("mixture, backbone").predict(SOME)
         )
 
-    @pytest.mark.parametrize("sizes", [{"n_targets": 10**8}, {"width": 10**5}, {"n_components": 10**9}])
+    @pytest.mark.parametrize(
+        "sizes", [{"n_targets": 10**8}, {"width": 10**5}, {"n_components": 10**9}, {"n_members": 10**8}]
+    )
     def test_of_huge_sizes_take_no_memory(self, saved, sizes):
         _edit(saved, lambda tensors, facts: facts["design"].update(sizes))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -384,15 +401,25 @@ class TestImageModels:
             ebreg.load(saved, backbone=pixels())
 
 
+def _with_bias(tensors, change) -> None:
+    """Change a parameter of a network."""
+    tensors["proposal.means.bias"] = change(tensors["proposal.means.bias"])
+
+
 class TestWeights:
+    @pytest.fixture(params=["energy", "energy, joint"])
+    def saved(self, request, fitted, tmp_path) -> Path:
+        """Of several members and of one."""
+        return _copy(fitted(request.param), tmp_path / "model")
+
     @pytest.mark.parametrize(
         "change",
         [
             lambda tensors, facts: tensors.update(extra=torch.zeros(1)),
-            lambda tensors, facts: tensors.pop("energy.output_layer.bias"),
+            lambda tensors, facts: tensors.pop("proposal.means.bias"),
             lambda tensors, facts: tensors.pop("x_units.shift"),
-            lambda tensors, facts: tensors.update({"energy.output_layer.bias": torch.zeros(7, 7)}),
-            lambda tensors, facts: tensors.update({"energy.output_layer.bias": torch.zeros(1).double()}),
+            lambda tensors, facts: _with_bias(tensors, lambda bias: torch.zeros(7, 7)),
+            lambda tensors, facts: _with_bias(tensors, torch.Tensor.double),
         ],
         ids=["one too many", "one too few", "no units of x", "another shape", "another type"],
     )
@@ -408,13 +435,14 @@ class TestWeights:
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf")])
     def test_that_are_not_finite_are_refused(self, saved, value):
-        _edit(saved, lambda tensors, facts: tensors["energy.joint_layers.0.weight"].fill_(value))
+        _edit(saved, lambda tensors, facts: _with_bias(tensors, lambda bias: bias.fill_(value)))
         with pytest.raises(ModelFileError, match="are not finite; train and save the model again"):
             ebreg.load(saved)
 
     def test_of_another_model_are_refused(self, fitted, saved, tmp_path):
         # Of the same shapes: only the checksum tells.
-        other = _copy(clone(fitted()).set_params(random_state=1).fit(X, Y), tmp_path / "other")
+        same = CASES["energy"][0] if ebreg.load(saved).design_.residual else CASES["energy, joint"][0]
+        other = _copy(clone(same).set_params(random_state=1).fit(X, Y), tmp_path / "other")
         shutil.copy(other / "model.safetensors", saved / "model.safetensors")
         with pytest.raises(ModelFileError, match="does not have the checksum that it was saved with"):
             ebreg.load(saved)

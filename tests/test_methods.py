@@ -17,9 +17,10 @@ from ebreg.methods import (
     Method,
     MixtureNLL,
     MixtureTeacher,
+    ResidualNCE,
 )
-from ebreg.models import EnergyModel, MixtureModel
-from ebreg.networks import MLP, EnergyHead, MixtureHead
+from ebreg.models import EnergyModel, MixtureModel, ResidualModel
+from ebreg.networks import MLP, EnergyHead, MixtureHead, residual_energy
 from ebreg.predictive import VALIDATION
 from ebreg.sampling import SAMPLERS, Independent, Stratified
 from ebreg.units import Standardizer
@@ -36,6 +37,13 @@ def energy_model(D: int = 1, K: int = 3, y_units: Standardizer | None = None) ->
     return EnergyModel(
         backbone(), energy(D), MixtureHead(H, D, K, activation="tanh"), y_units=y_units
     ).double()
+
+
+def residual_model(D: int = 1, K: int = 3) -> ResidualModel:
+    correction = residual_energy(H, D, width=7)
+    # It is 0 before training, and only its last layer has a gradient then.
+    nn.init.normal_(correction.head.output_layer.weight)
+    return ResidualModel(backbone(), correction, MixtureHead(H, D, K, activation="tanh")).double()
 
 
 def mixture_model(D: int = 1, K: int = 3) -> MixtureModel:
@@ -83,6 +91,14 @@ FAMILY = {
     ),
     "mdn-teacher shared": (
         lambda D, K, M: MixtureTeacher(mixture_model(D, K), energy(D), n_draws=M),
+        {"nce": {"backbone", "energy"}, "mdn": {"backbone", "q"}},
+    ),
+    "residual-nce": (
+        lambda D, K, M: ResidualNCE(residual_model(D, K), M),
+        {"nce": {"backbone", "energy"}, "nll": {"backbone", "q"}},
+    ),
+    "residual-nce mdn": (
+        lambda D, K, M: ResidualNCE(residual_model(D, K), M, proposal_loss="mdn"),
         {"nce": {"backbone", "energy"}, "mdn": {"backbone", "q"}},
     ),
 }
@@ -174,8 +190,9 @@ def moved(loss: Tensor, method: Method) -> set[str]:
     for group, parameters in groups(method).items():
         gradients = torch.autograd.grad(loss.sum(), parameters, retain_graph=True, allow_unused=True)
         reached = [gradient is not None and bool(gradient.abs().sum() > 0) for gradient in gradients]
-        # An offset of f cancels in every loss: the bias of its last layer alone stays where it is.
-        if group == "energy":
+        # An offset of f cancels in every loss: the bias of its last layer alone stays where it is. Under a
+        # tanh it is no offset.
+        if group == "energy" and not isinstance(method, ResidualNCE):
             assert reached[-1] is False or gradients[-1].abs().max() < 1e-12
             reached = reached[:-1]
         assert all(reached) or not any(reached), f"part of {group}"
@@ -194,15 +211,16 @@ def test_each_loss_moves_exactly_whom_it_should(name, D):
     assert set().union(*FAMILY[name][1].values()) == set(groups(method))
 
 
-def test_the_proposal_of_an_energy_model_sees_detached_features(name):
+def test_the_proposal_of_the_papers_energy_models_sees_detached_features(name):
     method = build(name)
     seen = []
     model = method.model
     head = model.head if isinstance(model, MixtureModel) else model.proposal
     head.register_forward_pre_hook(lambda _, args: seen.append(args[0].requires_grad))
     values(method)
-    # A mixture density network is its own model: there the features learn from it.
-    assert seen == [isinstance(model, MixtureModel)]
+    # A mixture density network is its own model, and a correction starts from its proposal: there the
+    # features learn from it.
+    assert seen == [isinstance(model, MixtureModel | ResidualModel)]
 
 
 def test_joint_mle_moves_the_backbone_through_f_alone():
@@ -267,10 +285,12 @@ def test_losses_by_a_slow_double_loop():
     joint = JointNCE(energy_model(2), M, draws="independent")
     student = mixture_model(2)
     teacher = MixtureTeacher(student, energy(2), backbone(), M, draws="independent")
+    residual = ResidualNCE(residual_model(2), M, draws="independent", proposal_loss="mdn")
     x, y = batch(2)
     u = joint.points(B, rng(5))
     assert torch.equal(u, teacher.points(B, rng(5)))
-    for method, f_model in ((joint, joint.model), (teacher, teacher.teacher)):
+    assert torch.equal(u, residual.points(B, rng(5)))
+    for method, f_model in ((joint, joint.model), (teacher, teacher.teacher), (residual, residual.model)):
         q = method.model.q(method.model.features(x))
         draws, h = q.from_uniform(u), f_model.features(x)
         losses = method(x, y, u)
@@ -285,6 +305,17 @@ def test_losses_by_a_slow_double_loop():
                 assert losses["log_z"][b].item() == pytest.approx(log_z, rel=1e-9)
             else:
                 assert losses["mdn"][b].item() == pytest.approx(0.5 * log_z - 0.5 * log_q_y[b], rel=1e-9)
+
+
+def test_a_correction_of_nothing_gives_the_known_values():
+    # At the start f = log q: g is 0, whatever the proposal.
+    model = ResidualModel(backbone(), residual_energy(H, 2), MixtureHead(H, 2, 3)).double()
+    losses = values(ResidualNCE(model, 5), 2)
+    torch.testing.assert_close(losses["nce"], torch.full((B,), math.log(6), dtype=torch.float64))
+    x, y = batch(2)
+    q = model.q(model.features(x))
+    torch.testing.assert_close(losses["nll"], -q.log_prob(y))
+    torch.testing.assert_close(model.f(model.features(x), y), q.log_prob(y))
 
 
 class LogProposal(nn.Module):
@@ -489,6 +520,10 @@ def test_a_teacher_of_the_users_own_needs_no_name():
 def test_unknown_names_and_numbers_are_refused():
     with pytest.raises(ValueError, match="draws must be one of 'independent', 'stratified'; got 'sobol'"):
         JointNCE(energy_model(), draws="sobol")
+    with pytest.raises(ValueError, match="proposal_loss must be one of 'nll', 'mdn'; got 'kl'"):
+        ResidualNCE(residual_model(), proposal_loss="kl")
+    with pytest.raises(TypeError, match="ResidualNCE trains a model of type ResidualModel, got EnergyModel"):
+        ResidualNCE(energy_model())
     with pytest.raises(ValueError, match="draws must be one of"):
         MixtureTeacher(mixture_model(), energy(1), draws="")
     with pytest.raises(KeyError, match="joint-nce2"):

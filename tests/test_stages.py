@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ebreg import methods, networks
-from ebreg.models import EnergyModel, MixtureModel
+from ebreg.models import EnergyModel, MixtureModel, ResidualModel
 from ebreg.training import fit
 from ebreg.training.batches import Augmented, TensorData
 from ebreg.training.config import TrainingConfig
@@ -50,6 +50,9 @@ def method_of(name: str, seed: int = 0, dropout: float = 0.2) -> methods.Method:
         if name.startswith("mdn-teacher"):
             own = None if name.endswith("shared") else Backbone(dropout)
             return methods.MixtureTeacher(MixtureModel.of(parts), parts.energy, own, n_draws=3)
+        if name == "residual-nce":
+            energy = networks.residual_energy(12, 2, width=8)
+            return methods.ResidualNCE(ResidualModel.of(replace(parts, energy=energy)), n_draws=3)
         sampling = {"sigmas": (0.1, 0.8)} if name.startswith("fixed") else {}
         return methods.METHODS[name](EnergyModel.of(parts), n_draws=3, **sampling)
 
@@ -157,7 +160,7 @@ class TestFirstStage:
         with pytest.raises(ValueError, match="for 2 of 2 epochs the energy is never trained"):
             replace(self.config, mixture_epochs=2)
 
-    @pytest.mark.parametrize("name", ["joint-nce", "joint-mle"])
+    @pytest.mark.parametrize("name", ["joint-nce", "joint-mle", "residual-nce"])
     def test_the_proposal_begins_alone(self, name: str):
         method = method_of(name)
         moved, entry = self.first_epoch(method)

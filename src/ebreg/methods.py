@@ -79,7 +79,8 @@ class Method(nn.Module):
 
         With members, rows come in blocks, and each belongs to its member. Not differentiated.
         """
-        if self.model.n_members == 1:
+        # The last member in training is validated as the others were.
+        if self.model.calibration is None:
             return -self.model.log_prob(x, y, VALIDATION)
         return -self.model.member_log_prob(x, y, VALIDATION)
 

@@ -30,7 +30,6 @@ from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
 from ebreg.training import HeldOut
 from ebreg.training.batches import TensorData
-from ebreg.training.calibration import calibrate
 from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
 
@@ -76,12 +75,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             recipe = self._recipe()
             train, validation_rows = self._split(rows, validation, read, recipe)
             design, method = self._build(rows, train, seed, recipe)
-            trainer = self._trainer(recipe, seed)
-            training = final = trainer.train(method, train, validation_rows)
-            if isinstance(validation_rows, HeldOut) and training.best_epoch is not None:
-                calibrate(method.model, train, validation_rows, recipe.n_settings)
-            if recipe.refit and len(train) < len(rows.data) and not training.interrupted:
-                final = trainer.fine_tune(method, rows.data, training)
+            training, final = self._trainer(recipe, seed).run(method, train, validation_rows, rows.data)
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
                 model_=method.model.to_float64(),
@@ -198,8 +192,6 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 f"n_members must be 1 with a {name} of your choice: only the library's own heads can be "
                 "computed for several members at once"
             )
-        if recipe.refit:
-            raise ValueError("refit needs one member: set n_members=1, or leave out refit")
         return recipe
 
     def _check_switches(self) -> None:

@@ -58,7 +58,7 @@ class Blueprint:
             bounded=not units.standard_bounds.are_open,
             proposal=proposal if isinstance(proposal, str) else None,
             n_members=recipe.n_members,
-            dropout=recipe.member_dropout if any(recipe.dropout) else (),
+            dropout=recipe.member_dropout,
             residual=residual,
         )
         return cls(design, units, own)

@@ -101,18 +101,13 @@ def _most_steps(n_rows: int, recipe: Recipe) -> int:
 
 
 def fine_tuning_config(
-    n_rows: int,
-    n_epochs: int,
-    batch: int | None,
-    learning_rate: float,
-    weight_decay: float,
-    seed: int,
+    n_rows: int, n_epochs: int, batch: int | None, recipe: Recipe, weight_decay: float, seed: int
 ) -> TrainingConfig:
-    """The settings of fine-tuning on all rows: a sixth of the epochs before it, down to a rate of zero."""
+    """The settings of fine-tuning on all rows: a share of the epochs before it, down to a rate of zero."""
     return TrainingConfig(
-        epochs=max(1, round(n_epochs / 6)),
+        epochs=max(1, round(recipe.fine_tuning.epochs * n_epochs)),
         batch_size=batch_size(n_rows) if batch is None else batch,
-        learning_rate=learning_rate,
+        learning_rate=recipe.fine_tuning.rate * recipe.learning_rate,
         weight_decay=weight_decay,
         schedule="one-cycle",
         averaging=2.0,

@@ -57,8 +57,7 @@ class EnergyRegressor(DistributionRegressor):
             most 4,000 rows, never more than a third, and none of fewer than 15.
         n_iter_no_change: Epochs without improvement before the training of a member stops; None: by the
             number of epochs before the best one.
-        refit: Whether to fine-tune on all rows, validation rows included, after early stopping, for a sixth
-            as many epochs; None: with one member. With several, every row trains most of them.
+        refit: Whether to fine-tune on all rows, validation rows included, after early stopping; None: yes.
         warm_start: Whether a further call of fit continues from the fitted weights, with the same networks,
             units and bounds.
         device: Device to train and predict on: "auto", "cpu", "cuda".

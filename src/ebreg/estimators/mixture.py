@@ -26,7 +26,8 @@ class MixtureDensityRegressor(DistributionRegressor):
             teacher.
         n_members: As in :class:`EnergyRegressor`; None: by the preset, and 1 with a teacher or with networks
             of your own.
-        dropout: As in :class:`EnergyRegressor`.
+        dropout: Rate of dropout in the library's backbone, or one rate for each member; None: 0 for one half
+            of the members, 0.1 for the other.
         n_components: Number of Gaussians in the mixture.
         width: Width of the hidden layers.
         n_draws: Draws of the mixture for each row and step, for the teacher; None: 16.
@@ -45,8 +46,9 @@ class MixtureDensityRegressor(DistributionRegressor):
             them, and stop when no further epoch is better.
         validation_fraction: Fraction of the rows used for validation; "auto": a tenth, but at least 20 and at
             most 4,000 rows, never more than a third, and none of fewer than 15.
-        n_iter_no_change: As in :class:`EnergyRegressor`.
-        refit: As in :class:`EnergyRegressor`.
+        n_iter_no_change: Epochs without improvement before the training of a member stops; None: by the
+            number of epochs before the best one.
+        refit: Whether to fine-tune on all rows, validation rows included, after early stopping; None: yes.
         device: Device to train and predict on: "auto", "cpu", "cuda".
         random_state: None, an integer or a numpy RandomState: seeds the split, the weights and the draws.
         verbose: Whether to show a progress bar; "auto": in a terminal or a notebook, once the training has

@@ -119,6 +119,15 @@ class Prediction:
         return self._each(lambda p: p.unreliable, warn=False)
 
     @property
+    def epistemic_share(self) -> np.ndarray:
+        """The share of the variance that the members disagree about, in [0, 1], shape (n,) or (n, D).
+
+        It is large where the training rows do not determine the model, and 0 with one member. It evaluates
+        the networks again, for every member alone: see :meth:`ebreg.models.Model.epistemic_share`.
+        """
+        return self._targets(self._each(self._share, self._chunks.x))
+
+    @property
     def proposal(self) -> Any:
         """The proposal of all rows, in the user's units: torch tensors in and out."""
         first, *others = [p.proposal for _, p in self._chunks]
@@ -132,6 +141,13 @@ class Prediction:
     def log_prob(self, y: Any) -> np.ndarray:
         """Log density of targets, in the user's units: (..., n) or (..., n, D) -> (..., n)."""
         return self._at(lambda p, y: p.log_prob(y), y)
+
+    def proposal_log_prob(self, y: Any) -> np.ndarray:
+        """Log density of targets under the proposal, which an energy corrects: shapes as in :meth:`log_prob`.
+
+        For a mixture it is :meth:`log_prob`.
+        """
+        return self._at(lambda p, y: p.proposal.log_prob(y), y)
 
     def cdf(self, y: Any) -> np.ndarray:
         """P(Y <= y), in every target if there are several: (..., n) or (..., n, D) -> (..., n)."""
@@ -221,8 +237,8 @@ class Prediction:
     def to_frame(self, quantiles: Sequence[float] = (0.05, 0.5, 0.95)) -> "pd.DataFrame":
         """A pandas table with the index of X: means, deviations, quantiles and diagnostics, in one pass.
 
-        Columns are named ``mean``, ``std``, ``q0.05`` and so on; with several targets, or one with a name,
-        they carry it in front, as in ``price mean``.
+        Columns are named ``mean``, ``std``, ``q0.05`` and so on, and ``epistemic_share``; with several
+        targets, or one with a name, they carry it in front, as in ``price mean``.
         """
         try:
             import pandas as pd
@@ -232,17 +248,20 @@ class Prediction:
         levels = check_levels(np.atleast_1d(quantiles))
         if len(levels.unique()) < len(levels):
             raise ValueError(f"quantiles must differ from each other, got {levels.tolist()}")
-        mean, std, values, size, error = self._all(
-            lambda p: (
+        mean, std, values, share, size, error = self._all(
+            lambda p, x: (
                 p.mean,
                 p.stddev,
                 p.quantile(levels).transpose(0, 1),  # rows first
+                self._share(p, x),
                 p.effective_sample_size,
                 p.log_partition_error,
-            )
+            ),
+            self._chunks.x,
         )
         columns = {"mean": mean, "std": std}
         columns |= {f"q{q!r}": values[:, i] for i, q in enumerate(levels.tolist())}
+        columns["epistemic_share"] = share
         names = self._names or ([f"y{d}" for d in range(D)] if D > 1 else [""])
         table = {
             f"{name} {what}".strip(): values[:, d]
@@ -299,9 +318,13 @@ class Prediction:
         answers = self._ask(lambda *args: _numpy(question(*args)), *tensors, warn=warn)
         return np.concatenate(answers, axis=axis)
 
-    def _all(self, questions: Callable[[Predictive], tuple[Tensor, ...]]) -> tuple[np.ndarray, ...]:
+    def _share(self, p: Predictive, x: Tensor) -> Tensor:
+        # Of a chunk with inputs x, (B, D).
+        return self._chunks.model.epistemic_share(x, self._chunks.accuracy, p)
+
+    def _all(self, questions: Callable[..., tuple[Tensor, ...]], *tensors: Tensor) -> tuple[np.ndarray, ...]:
         # Several arrays, with rows first, from one pass over the chunks.
-        answers = self._ask(lambda p: tuple(map(_numpy, questions(p))))
+        answers = self._ask(lambda *args: tuple(map(_numpy, questions(*args))), *tensors)
         return tuple(np.concatenate(parts) for parts in zip(*answers, strict=True))
 
     def _ask(self, question: Callable[..., Any], *tensors: Tensor, warn: bool = True) -> list[Any]:

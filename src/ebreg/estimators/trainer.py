@@ -13,6 +13,7 @@ from ebreg.estimators.recipe import Recipe
 from ebreg.methods import Method
 from ebreg.training import HeldOut, fit
 from ebreg.training.batches import TensorData, weights_of
+from ebreg.training.calibration import calibrate
 from ebreg.training.loop import Training
 from ebreg.units import Standardizer
 
@@ -38,6 +39,20 @@ class Trainer:
     n_iter_no_change: int | None
     verbose: bool | str
     seed: int
+
+    def run(
+        self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, all_rows: TensorData
+    ) -> tuple[Training, Training]:
+        """Train in place, and fine-tune on all rows; returns the record of the first training and of both."""
+        training = self.train(method, data, validation)
+        held_out = isinstance(validation, HeldOut)
+        if isinstance(validation, HeldOut) and training.best_epoch is not None:
+            # In double precision: members have close densities, and weights magnify rounding errors.
+            calibrate(method.model.to_float64(), data, validation, self.recipe.n_settings)
+            method.model.to_float32()
+        if not self.recipe.refit or training.interrupted or not (held_out or len(data) < len(all_rows)):
+            return training, training
+        return training, self.fine_tune(method, all_rows, training)
 
     def train(self, method: Method, data: TensorData, validation: TensorData | HeldOut | None) -> Training:
         """Train in place; with validation rows, the weights of the best epoch are kept."""
@@ -66,10 +81,8 @@ class Trainer:
 
         An interrupt restores the weights from before.
         """
-        assert not isinstance(before.best_epoch, list)  # members are not fine-tuned
-        last = len(before.history) - 1 if before.best_epoch is None else before.best_epoch
         config = defaults.fine_tuning_config(
-            len(data), last + 1, self.batch_size, self.recipe.learning_rate, self.weight_decay, self.seed
+            len(data), _n_epochs_kept(before), self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
         training = fit(method, data, config=config, progress=self._progress)
@@ -89,6 +102,15 @@ class Trainer:
 
 def _warn_of_interrupt(when: str) -> None:
     warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=stack_level())
+
+
+def _n_epochs_kept(training: Training) -> int:
+    # Epochs behind the weights that were kept; of members, on average.
+    best = training.best_epoch
+    if best is None:
+        return len(training.history)
+    epochs = best if isinstance(best, list) else [best]
+    return round(sum(epochs) / len(epochs)) + 1
 
 
 def kept_nll(training: Training) -> float:

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 from ebreg.estimators.custom_networks import CustomNetworks
+from ebreg.methods import ResidualNCE
 from ebreg.models import Model
 from ebreg.units import Bounds
 
@@ -16,23 +17,29 @@ def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
     for name in ("backbone", "proposal", "energy"):
         if getattr(own, name) is not getattr(fitted, name):
             raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")
-    n_members = regressor._recipe().n_members
-    if n_members != regressor.design_.n_members:
+    asked = {name: getattr(regressor, name) for name in ("n_components", "width")}
+    if fitted.proposal is None:
+        asked["proposal"] = regressor.proposal
+    for name, now in asked.items():
+        _check_same(name, getattr(regressor.design_, name), now)
+    recipe = regressor._recipe()  # it depends on the others
+    _check_same("n_members", regressor.design_.n_members, recipe.n_members)
+    _check_same("dropout", regressor.design_.dropout, recipe.member_dropout)
+    if regressor.design_.residual != (regressor._method_name == ResidualNCE.name):
         raise ValueError(
-            f"n_members is {n_members}, and {regressor.design_.n_members} in the fitted model; {_ADVICE}"
+            f"method is {regressor._method_name}, which trains another model than the fitted one; {_ADVICE}"
         )
-    names = ["n_components", "width"]
-    names += ["proposal"] if fitted.proposal is None else []
-    for name in names:
-        was, now = getattr(regressor.design_, name), getattr(regressor, name)
-        if was != now:
-            raise ValueError(f"{name} is {now}, and {was} in the fitted model; {_ADVICE}")
     model = regressor.model_
     if n_targets != model.n_targets:
         raise ValueError(f"y has {n_targets} targets and the fitted model has {model.n_targets}; {_ADVICE}")
     before = copy.deepcopy(model.bounds).cpu()
     if not (bounds.low.equal(before.low) and bounds.high.equal(before.high)):
         raise ValueError(f"bounds are not those of the fitted model; {_ADVICE}")
+
+
+def _check_same(name: str, was: Any, now: Any) -> None:
+    if was != now:
+        raise ValueError(f"{name} is {now}, and {was} in the fitted model; {_ADVICE}")
 
 
 def trainable_copy(model: Model) -> Model:

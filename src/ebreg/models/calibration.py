@@ -44,14 +44,15 @@ class Calibration(Float64Module):
             weights=weights,
             background_mean=background_mean,
             background_scale=background_scale,
-            background_share=torch.tensor(background_share),
-            temperature=torch.tensor(temperature),
+            background_share=torch.tensor(background_share, dtype=torch.float64),
+            temperature=torch.tensor(temperature, dtype=torch.float64),
         )
 
     @classmethod
     def none(cls, n_members: int, n_targets: int) -> Self:
         """Equal weights, and nothing else."""
-        return cls(torch.full((n_members,), 1 / n_members), torch.zeros(n_targets), torch.ones(n_targets))
+        weights = torch.full((n_members,), 1 / n_members, dtype=torch.float64)
+        return cls(weights, torch.zeros(n_targets), torch.ones(n_targets))
 
     @property
     def n_members(self) -> int:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from ebreg import networks
-from ebreg.models import heads
+from ebreg.models import heads, members
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.models.heads import distribution_of, targets_of
 from ebreg.models.model import Model
@@ -108,7 +108,10 @@ class EnergyModel(Model):
         return normalize(target, accuracy)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
-        return normalize(target, accuracy).log_partition - target.log_scale
+        log_partition = members.of_each(
+            target, self.n_members, lambda p: normalize(p, accuracy).log_partition
+        )
+        return log_partition - target.log_scale
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         proposal = proposal_rows(self._q_for_prediction, h)

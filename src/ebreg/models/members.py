@@ -1,4 +1,4 @@
-"""Members: rows of several members of a model, and one unnormalised density of them all."""
+"""Members: rows of several members of a model, each by itself, and one unnormalised density of them all."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,52 @@ def to_rows(blocks: Tensor, n_members: int) -> Tensor:
 
 def repeated(x: Tensor, n_members: int) -> Tensor:
     """(B, ...) -> (E * B, ...), the same rows for every member."""
-    return x.repeat(n_members, *[1] * (x.dim() - 1))
+    return x if n_members == 1 else x.repeat(n_members, *[1] * (x.dim() - 1))
+
+
+def separated(target: Unnormalized, n_members: int) -> Unnormalized:
+    """Rows of E members in blocks, E * B, of which any can be selected.
+
+    The number of a row's member follows its features, (E * B, H + 1): layers of members need whole blocks.
+    """
+    numbers = torch.arange(n_members, device=target.h.device).repeat_interleave(len(target) // n_members)
+    return replace(
+        target,
+        f=_by_member(target.f, n_members),
+        h=torch.cat([target.h, numbers[:, None].to(target.h)], dim=1),
+    )
+
+
+def of_each(target: Unnormalized, n_members: int, question: Callable[[Unnormalized], Tensor]) -> Tensor:
+    """Answers for every member by itself, (E * B, ...).
+
+    Args:
+        target: Rows of E members in blocks, E * B.
+        n_members: E.
+        question: Turns some of the rows, n, into answers (n, ...). It is asked about some B of them at once,
+            as many as a prediction has.
+    """
+    E, B = n_members, len(target) // n_members
+    target = separated(target, E)
+    rows = torch.arange(E * B, device=target.h.device).view(E, B)
+    pieces = rows.split(max(1, -(-B // E)), dim=1)
+    answers = [question(target[piece.flatten()]).unflatten(0, (E, -1)) for piece in pieces]
+    return torch.cat(answers, dim=1).flatten(0, 1)
+
+
+def variance_of_means(means: Tensor, calibration: Calibration) -> Tensor:
+    """The part of the variance of the merged density that the members' means explain.
+
+    Args:
+        means: Of the members, shape (E, B, D).
+        calibration: The weights, and the share of the background.
+
+    Returns:
+        Shape (B, D).
+    """
+    weights = calibration.weights[:, None, None].to(means)
+    variance = (weights * (means - (weights * means).sum(dim=0)).square()).sum(dim=0)
+    return (1 - calibration.background_share) * variance
 
 
 def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unnormalized:
@@ -62,6 +107,29 @@ def merged_mixture(q: Any, log_weights: Tensor) -> Any:
         part.view(E, B, K, D).transpose(0, 1).reshape(B, E * K, D) for part in (q.means, q.scales)
     )
     return q.with_components(logits, means, scales)
+
+
+def _by_member(f: LogDensity, n_members: int) -> LogDensity:
+    def by_member(h: Tensor, y: Tensor) -> Tensor:
+        # Features and numbers (B, H + 1), targets (M, B, D) -> (M, B).
+        rows, places = _whole_blocks(h[:, -1].long(), n_members)
+        return f(h[rows, :-1], y[:, rows])[:, places]
+
+    return by_member
+
+
+def _whole_blocks(numbers: Tensor, n_members: int) -> tuple[Tensor, Tensor]:
+    # Rows in blocks of one size, filled up by the first row, from the members' numbers of rows, (B,); and the
+    # places of the rows there, (B,).
+    counts = numbers.bincount(minlength=n_members)
+    order = numbers.argsort(stable=True)
+    size = int(counts.max())
+    starts = size * torch.arange(n_members, device=numbers.device) - (counts.cumsum(0) - counts)
+    places = torch.empty_like(order)
+    places[order] = torch.arange(len(order), device=order.device) + starts[numbers[order]]
+    rows = order.new_zeros(n_members * size)
+    rows[places] = torch.arange(len(order), device=order.device)
+    return rows, places
 
 
 def _mean_density(f: LogDensity, log_weights: Tensor) -> LogDensity:

@@ -1,6 +1,6 @@
 """Model: the base of the models, a backbone with the units of x and y."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -84,6 +84,8 @@ class Model(nn.Module):
         bounds: Bounds | None = None,
         proposal: Any = DEFAULT_PROPOSAL,
         energy: Any = None,
+        n_members: int = 1,
+        dropout: float | Sequence[float] = 0.0,
     ) -> Self:
         """The default for a table x (n, C) with targets y (n, D), in their units.
 
@@ -95,16 +97,39 @@ class Model(nn.Module):
             bounds: Of the targets, in the user's units.
             proposal: The head that gives q: "mixture", a name in ``ebreg.networks.PROPOSALS``, a module, or a
                 function of H (here the width) and D that returns a module.
-            energy: The head that gives f: a module, or such a function; None: an ``EnergyHead``.
+            energy: The head that gives f: a module, or such a function; None: that of the library.
+            n_members: E; the heads are then the library's.
+            dropout: Rate in the backbone, or one for each member.
         """
         x, y = checks.table("x", x), checks.table("y", y)
         units = Units.of(x, y, bounds)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
+        E = checks.at_least("n_members", n_members, 1)
+        has_own_heads = proposal != DEFAULT_PROPOSAL or energy is not None
+        if E > 1 and has_own_heads:
+            raise ValueError(
+                "n_members must be 1 with a proposal or an energy of your choice: only the library's own "
+                "heads can be computed for several members at once"
+            )
+        parts = cls._table_networks(
+            x.shape[1],
+            y.shape[1],
+            n_components,
+            width,
+            bounds=units.standard_bounds,
+            n_members=E,
+            dropout=networks.member_rates(dropout, E),
+        )
         parts = networks.with_heads(parts, proposal, energy, width, y.shape[1], n_components)
         model = cls.of(parts, units)
-        if proposal != DEFAULT_PROPOSAL or energy is not None:
+        if has_own_heads:
             model.check_heads(x, y)
         return model
+
+    @classmethod
+    def _table_networks(
+        cls, n_inputs: int, n_targets: int, n_components: int, width: int, n_members: int, **settings: Any
+    ) -> Networks:
+        return networks.table(n_inputs, n_targets, n_components, width, n_members=n_members, **settings)
 
     @property
     def reference(self) -> Tensor:
@@ -142,9 +167,10 @@ class Model(nn.Module):
         """Call the heads with the first rows of x and y, to explain before a training what is wrong."""
         x, y = x[:_N_CHECKED].to(self.reference.device), y[:_N_CHECKED].to(self.y_units.scale)
         with evaluation_mode(self):
-            h, bounds = self.finite_features(x), self.bounds.standardized(self.y_units)
+            h, bounds = self._all_features(x), self.bounds.standardized(self.y_units)
             q = heads.distribution_of("proposal", self._q_head, h, self.n_targets)
-            self._check_energy(h, heads.first_draws("proposal", q, self.standardize(y), bounds))
+            y = members.repeated(self.standardize(y), self.n_members)
+            self._check_energy(h, heads.first_draws("proposal", q, y, bounds))
 
     @property
     def _q_head(self) -> nn.Module:
@@ -165,10 +191,17 @@ class Model(nn.Module):
         """See :class:`Calibration`; 1 without."""
         return 1.0 if self.calibration is None else self.calibration.temperature.item()
 
+    @property
+    def min_scale(self) -> float:
+        """Smallest standard deviation of a component of q, in standard units: tied targets need one."""
+        return float(getattr(self._q_head, "min_scale", 0.0))
+
     def _tempered(self, q: Any) -> Any:
         # With the standard deviations of the components times the temperature.
         t = self.temperature
-        return q if t == 1 else q.with_components(q.logits, q.means, q.scales * t)
+        if t == 1:
+            return q
+        return q.with_components(q.logits, q.means, (q.scales * t).clamp(min=self.min_scale))
 
     def standardize(self, y: Tensor) -> Tensor:
         """Targets in the user's units, (..., D) -> standard units, in the networks' dtype."""
@@ -192,12 +225,14 @@ class Model(nn.Module):
 
     def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
         # One unnormalised density for each row of x, of all members together.
-        E = self.n_members
-        x = x if E == 1 or self.shares_backbone else members.repeated(x, E)
-        target = self._unnormalized(self.finite_features(x))
+        target = self._unnormalized(self._all_features(x))
         if self.calibration is None:
             return target
         return members.merge(target, self.calibration, self._log_z(target, accuracy))
+
+    def _all_features(self, x: Tensor) -> Tensor:
+        # Of all rows by every member: (B, ...) -> (E * B, H).
+        return self.finite_features(x if self.shares_backbone else members.repeated(x, self.n_members))
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)
@@ -237,8 +272,52 @@ class Model(nn.Module):
             Shape (E * B,).
         """
         with evaluation_mode(self):
-            target = self._unnormalized(self.finite_features(x))
+            target = members.separated(self._unnormalized(self.finite_features(x)), self.n_members)
             return self._predictive(target, accuracy).log_prob(y.to(self.y_units.scale))
+
+    def member_means(self, x: Any, accuracy: Accuracy | None = None) -> Tensor:
+        """Means of p(y | x) by every member alone, in the user's units.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+
+        Returns:
+            Shape (E, B, D).
+        """
+        x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
+        with evaluation_mode(self), _without_inference_mode():
+            target = self._unnormalized(self._all_features(x.clone() if x.is_inference() else x))
+            return self._member_means(target, accuracy).unflatten(0, (self.n_members, -1))
+
+    def epistemic_share(
+        self, x: Any, accuracy: Accuracy | None = None, predictive: Predictive | None = None
+    ) -> Tensor:
+        r"""The share of the predictive variance that the members disagree about.
+
+        .. math:: \mathrm{Var}_e[\mu_e(x)] \, / \, \mathrm{Var}[y | x]
+
+        where :math:`\mu_e` is the mean of a member and e has the weights of the calibration. The rest is what
+        every member expects of y itself. More rows to train on would lower the former, not the latter.
+
+        Args:
+            x: A batch of inputs, (B, ...).
+            accuracy: As in :meth:`predictive`.
+            predictive: The answer of :meth:`predictive` for the same arguments, where it is known.
+
+        Returns:
+            Shape (B, D), in [0, 1]; 0 with one member.
+        """
+        p = self.predictive(x, accuracy) if predictive is None else predictive
+        if self.calibration is None:
+            return torch.zeros_like(p.mean)
+        # In standard units no square overflows or vanishes.
+        means, variance = (
+            self.y_units(self.member_means(x, accuracy)),
+            (p.stddev / self.y_units.scale).square(),
+        )
+        disagreement = members.variance_of_means(means, self.calibration)
+        return (disagreement / variance.clamp_min(torch.finfo(variance.dtype).tiny)).clamp(max=1)
 
     def gradient_ascent(
         self, x: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
@@ -302,6 +381,10 @@ class Model(nn.Module):
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         # Of features (B, H); with members, (E * B, H) in blocks.
         raise NotImplementedError  # abstract
+
+    def _member_means(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        # Of rows of members in blocks, in the user's units: (E * B, D).
+        return members.of_each(target, self.n_members, lambda p: self._predictive(p, accuracy).mean)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
         # Log of the normalisers of rows, (B,), in standard units.

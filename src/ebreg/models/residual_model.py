@@ -1,20 +1,29 @@
 """ResidualModel: an energy that corrects its proposal."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ebreg import sampling
+from ebreg import importance, networks, sampling
+from ebreg._utils import gradients
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.networks import Networks
 from ebreg.predictive import Accuracy, Unnormalized
 
 # Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
 # nothing else: the density of all members together is normalised with the accuracy that was asked for.
 _N_POINTS = 64
 _N_POINTS_IN_TRAINING = 32
+# Points of q for the mean of one member, for each target: it is then known to a hundredth of a standard
+# deviation or so.
+_N_POINTS_OF_MEANS = 128
+# Targets further out, infinite ones included, have the correction that they have here: networks overflow.
+_FARTHEST = 1e6
 
 
 class ResidualModel(EnergyModel):
@@ -25,9 +34,16 @@ class ResidualModel(EnergyModel):
     that of q; ``tail`` says only where nodes lie.
     """
 
+    @classmethod
+    def _table_networks(
+        cls, n_inputs: int, n_targets: int, n_components: int, width: int, n_members: int, **settings: Any
+    ) -> Networks:
+        parts = super()._table_networks(n_inputs, n_targets, n_components, width, n_members, **settings)
+        return replace(parts, energy=networks.residual_energy(width, n_targets, width, n_members))
+
     def g(self, h: Tensor, y: Tensor) -> Tensor:
         """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
-        return self._energy(h, y)
+        return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f`."""
@@ -57,6 +73,24 @@ class ResidualModel(EnergyModel):
 
     def _log_mean_exp_g(self, h: Tensor, n_points: int) -> Tensor:
         # Log Z of rows (B, H), from points of q: (B,).
+        _, log_ratio = self._points(h, n_points)
+        return torch.logsumexp(log_ratio, dim=0) - math.log(n_points)
+
+    def _member_means(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
+        # By points of q, at a fraction of the cost of a prediction for every member. The mean of q is known:
+        # the points say only how far p has moved from it.
+        y, log_ratio = self._points(target.h, _N_POINTS_OF_MEANS * self.n_targets)
+        moved = importance.expectation(y, torch.softmax(log_ratio, dim=0) - 1 / len(y))
+        return target.to_units(target.proposal.mean + moved)
+
+    def _points(self, h: Tensor, n_points: int) -> tuple[Tensor, Tensor]:
+        # Points of q for rows (B, H), and f - log q there, which is g: (M, B, D) and (M, B).
+        q = self._q_for_prediction(h)
         u = sampling.sobol(n_points, self.n_targets).to(h)[:, None].expand(-1, len(h), -1)
-        draws = sampling.draw(self._q_for_prediction(h), u).to(h.dtype)
-        return torch.logsumexp(self.g(h, draws), dim=0) - math.log(n_points)
+        y = sampling.draw(q, u).to(h.dtype)
+        g = self.g(h, y)
+        if not gradients.tracked(h, *self.parameters()):
+            return y, g
+        # The points are constants, as is the density that they were drawn from; f changes with log q.
+        log_q = q.log_prob(y)
+        return y, g + log_q - log_q.detach()

@@ -102,6 +102,7 @@ def smooth_heads(
         bounds: Bounds of the targets, in standard units.
         n_members: E.
     """
+    energy = _smooth_energy(n_features, n_targets, width, n_members)
     mixture = MixtureHead(
         n_features,
         n_targets,
@@ -112,7 +113,7 @@ def smooth_heads(
         bounds=bounds,
         linear=linear_of(n_members),
     )
-    return Networks(nn.Identity(), _smooth_energy(n_features, n_targets, width, n_members), mixture)
+    return Networks(nn.Identity(), energy, mixture)
 
 
 def _smooth_energy(n_features: int, n_targets: int, width: int, n_members: int) -> nn.Module:

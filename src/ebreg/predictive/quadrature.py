@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ebreg.distributions.cubic import interpolated
+from ebreg.distributions.gaussian_mixture import GaussianMixture
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.predictive.accuracy import Accuracy
 from ebreg.predictive.node_density import NodeDensity
@@ -15,6 +16,9 @@ from ebreg.predictive.unnormalized import Unnormalized
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
 # The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
 _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
+# Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
+# there, and a straight line from its quantiles to theirs would be mass.
+_COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
 
 
 def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
@@ -26,7 +30,7 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
 
     Half of the nodes lie at the proposal's quantiles and evenly over the box of the tail; the other half
     where those have shown mass. Cubics between the nodes give four times as many, and between those the log
-    density is linear.
+    density is linear. Rows that are computed again have nodes in the tails of each component too.
 
     Gradients reach f, and by it the features. Where the nodes lie is not differentiated: the derivative of
     an integral over fixed nodes is the integral of the derivative.
@@ -42,7 +46,7 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
         done.append(_in_units(curve[accurate], target[accurate], accuracy))
         order.append(rows[accurate])
         target, rows = target[~accurate], rows[~accurate]
-        curve = _resolve(target, n_nodes)
+        curve = _resolve(target, n_nodes, _component_tails(target))
     last = _in_units(curve, target, accuracy)
     if not done:
         return last
@@ -62,9 +66,12 @@ class _Curve:
         return _Curve(self.nodes[rows], self.log_f[rows], self.log_z[rows], self.error[rows])
 
 
-def _resolve(target: Unnormalized, n_nodes: int) -> _Curve:
+def _resolve(target: Unnormalized, n_nodes: int, further: Tensor | None = None) -> _Curve:
+    # With further nodes, (n, B), among the first.
     bounded = _bounded(target)
     nodes = _first_nodes(target, n_nodes // 4)  # (N, B)
+    if further is not None:
+        nodes = torch.cat([nodes, further]).sort(dim=0).values
     log_f = target.energy(nodes[..., None])
     more = _more_nodes(nodes, log_f, n_nodes // 2, bounded)
     nodes, order = torch.cat([nodes, more]).sort(dim=0)
@@ -121,6 +128,22 @@ def _first_nodes(target: Unnormalized, n: int) -> Tensor:
     left = low + near if bounded_below else low - out
     right = high - near if bounded_above else high + out
     nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
+    return _within_bounds(nodes, target)
+
+
+@torch.no_grad()
+def _component_tails(target: Unnormalized) -> Tensor | None:
+    # (n, B); a proposal that is no mixture has no components.
+    q = target.proposal
+    if not isinstance(q, GaussianMixture):
+        return None
+    means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
+    nodes = means[..., None] + scales[..., None] * _COMPONENT_TAIL.to(means.device)
+    return _within_bounds(nodes.flatten(1).T, target)
+
+
+def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
+    tail = target.tail
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 
 

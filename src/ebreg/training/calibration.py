@@ -37,6 +37,7 @@ def calibrate(model: Model, data: TensorData, held_out: HeldOut, n_settings: int
     equal = torch.full((E,), 1 / E)
     y = model.y_units(data.y.to(model.y_units.scale))
     normal = Standardizer.of("y", y)
+    normal = Standardizer(normal.shift, normal.scale.clamp(min=model.min_scale))
     index = held_out.index[::n_settings].flatten()
     row_weights = weights_of(data).double()[index]
 

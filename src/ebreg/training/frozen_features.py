@@ -70,7 +70,7 @@ def backbones_of(method: nn.Module) -> list[nn.Module]:
 
 def _evaluated(model: Model, x: Tensor) -> Tensor:
     with evaluation_mode(model):
-        # Members that share a backbone share its features, which come once for each of them.
+        # Members that share the backbone have the same features.
         return model.finite_features(x.to(model.reference.device))[: len(x)]
 
 

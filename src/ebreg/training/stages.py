@@ -67,6 +67,8 @@ class Stages:
         config: TrainingConfig,
         processes: Processes,
     ):
+        if config.frozen_epochs and method.model.n_members > 1 and not method.model.shares_backbone:
+            raise ValueError("frozen_epochs needs a backbone that all members share; set it to 0")
         self._method, self._config, self._processes = method, config, processes
         self._data, self._validation = data, validation
         self._backbones = tuple(backbones_of(method))

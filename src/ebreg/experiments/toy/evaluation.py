@@ -48,6 +48,8 @@ def _nll(task: ToyTask, model: Any, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 
 def _log_f(model: Any, x: Tensor, y: Tensor) -> Tensor:
     # Unnormalised, (G, B), at targets (G, 1) that all rows share.
+    if model.n_members > 1:
+        return model.predictive(x).log_prob(y[:, None].expand(-1, len(x), -1))
     h, y = model.features(x), model.standardize(y)
     if isinstance(model, EnergyModel):
         return model.f_grid(h, y).double()
@@ -56,5 +58,7 @@ def _log_f(model: Any, x: Tensor, y: Tensor) -> Tensor:
 
 def _log_f_at(model: Any, x: Tensor, y: Tensor) -> Tensor:
     # The same at one target for each row, (B, 1) -> (B,).
+    if model.n_members > 1:
+        return model.log_prob(x, y)
     h, y = model.features(x), model.standardize(y)
     return (model.f(h, y) if isinstance(model, EnergyModel) else model.q(h).log_prob(y)).double()

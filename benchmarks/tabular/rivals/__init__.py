@@ -1,0 +1,1 @@
+"""Methods of other libraries, each with its settings."""

@@ -1,0 +1,220 @@
+"""Residual energies: f = log q + g, with a bounded g that is 0 at the start, by NCE with q as the noise."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from ebreg import networks, objectives
+from ebreg.methods import ResidualNCE
+from ebreg.models import EnergyModel, ResidualModel
+from ebreg.networks import BoundedEnergy, MemberEnergyHead
+from ebreg.predictive import VALIDATION, Accuracy
+from ebreg.sampling import Draws
+from ebreg.training import TrainingConfig, fit
+from ebreg.units import Bounds, Units
+from support import normal, rng
+
+B, H = 6, 8
+TARGETS = pytest.mark.parametrize("D", [1, 2])
+
+
+def data(D: int = 1, n: int = 40) -> tuple[Tensor, Tensor]:
+    x = normal(n, 2)
+    return x, 3 * (x[:, :1] + 0.7 * normal(n, D, seed=1)) - 2
+
+
+def build(D: int = 1, size: float = 1.0, limit: float = 8.0, bounds: Bounds | None = None) -> ResidualModel:
+    """With a correction of this size; 0 is that of a new model."""
+    units = Units.of(*data(D), bounds)
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        parts = networks.table(2, D, 3, H, bounds=units.standard_bounds)
+        head = MemberEnergyHead(1, H, D, H)
+        energy = BoundedEnergy(head, limit)
+        with torch.no_grad():
+            head.output_layer.weight += size * torch.randn_like(head.output_layer.weight)
+            head.output_layer.bias += size
+    return ResidualModel.of(replace(parts, energy=energy), units).double()
+
+
+def values(method: ResidualNCE, D: int = 1) -> dict[str, Tensor]:
+    return method(*data(D, B), method.points(B, rng(2)))
+
+
+def terms(method: ResidualNCE, D: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor, Draws]:
+    """f and log q of the targets, (B,), and of the draws of the same step, (M, B); and the draws."""
+    model, (x, y) = method.model, data(D, B)
+    h, y = model.features(x), model.standardize(y)
+    q = model.q(h)
+    draws = method.sampler(q, y, method.points(B, rng(2)))
+    return model.f(h, y), q.log_prob(y), model.f(h, draws.y), q.log_prob(draws.y), draws
+
+
+# The model
+
+
+@TARGETS
+def test_a_new_model_is_its_proposal(D):
+    model, (x, y) = build(D, size=0.0), data(D, B)
+    h, z = model.features(x), model.standardize(y)
+    assert torch.equal(model.g(h, z), torch.zeros(B, dtype=torch.float64))
+    assert torch.equal(model.f(h, z), model.q(h).log_prob(z))
+    with torch.no_grad():
+        p = model.predictive(x)
+        log_q = p.proposal.log_prob(y)
+        torch.testing.assert_close(p.log_prob(y), log_q, rtol=0, atol={1: 1e-3, 2: 0.01}[D])
+        torch.testing.assert_close(
+            p.log_partition,
+            torch.zeros(B, dtype=torch.float64) + model.y_units.scale.log().sum(),
+            rtol=0,
+            atol=0.01,
+        )
+
+
+@TARGETS
+@pytest.mark.parametrize("limit", [0.3, 2.0])
+def test_no_density_moves_from_the_proposal_by_more_than_twice_the_limit(D, limit):
+    model, (x, _) = build(D, size=5.0, limit=limit), data(D, B)
+    with torch.no_grad():
+        p = model.predictive(x, Accuracy(n_draws=1024, max_draws=1024))
+        y = p.proposal.from_uniform(torch.rand(256, B, D, generator=rng(), dtype=torch.float64))
+        change = p.log_prob(y) - p.proposal.log_prob(y)
+    assert change.abs().max() < 2 * limit + 0.02
+    assert change.abs().max() > 0.8 * limit  # the limit is reached, or this shows nothing
+
+
+def test_limit_bends_the_energy_smoothly():
+    head = MemberEnergyHead(1, H, 1, H).double()
+    energy = BoundedEnergy(head, limit=2.0)
+    with torch.no_grad():
+        head.output_layer.weight.copy_(normal(1, H, 1))
+    h, y = normal(B, H), normal(B, 1)
+    torch.testing.assert_close(energy(h, y), 2 * torch.tanh(head(h, y) / 2))
+    assert energy.n_targets == 1
+
+
+def test_bounds_are_those_of_the_proposal():
+    x, y = data(1, B)
+    bounds = Bounds(data()[1].amin(dim=0), torch.tensor([torch.inf]))
+    model = build(bounds=bounds)
+    with torch.no_grad():
+        p = model.predictive(x)
+        below = bounds.low.expand(B, 1) - 0.01
+        assert (p.log_prob(below) == -torch.inf).all()
+        assert torch.isfinite(p.log_prob(bounds.low.expand(B, 1))).all()
+        assert torch.isfinite(p.log_prob(y)).all()
+        grid = bounds.low + 60 * (torch.arange(6000, dtype=torch.float64) + 0.5)[:, None, None] / 6000
+        mass = p.log_prob(grid.expand(-1, B, -1)).exp().sum(dim=0) * 60 / 6000
+        torch.testing.assert_close(mass, torch.ones(B, dtype=torch.float64), rtol=0, atol=1e-3)
+
+
+@TARGETS
+def test_grid_is_f_at_the_same_points(D):
+    model, x = build(D), data(D, B)[0]
+    h, y = model.features(x), normal(7, D)
+    torch.testing.assert_close(model.f_grid(h, y), model.f(h, y[:, None].expand(-1, B, -1)))
+
+
+@TARGETS
+def test_the_normaliser_in_training_is_near_that_of_a_prediction(D):
+    model, (x, y) = build(D, size=0.3), data(D, B)
+    with torch.no_grad():
+        near = model.member_log_prob(x, y, VALIDATION)
+        torch.testing.assert_close(near, model.log_prob(x, y), rtol=0, atol=0.1)
+
+
+# The losses
+
+
+@pytest.mark.parametrize("draws", ["stratified", "independent"])
+@TARGETS
+def test_loss_of_g_is_nce_with_the_proposal_as_noise(D, draws):
+    method = ResidualNCE(build(D), n_draws=5, draws=draws)
+    f_y, log_q_y, f, log_q, noise = terms(method, D)
+    expected = objectives.nce(f_y, log_q_y, noise.as_noise(f), log_q)
+    torch.testing.assert_close(values(method, D)["nce"], expected, rtol=1e-10, atol=1e-10)
+
+
+@TARGETS
+def test_losses_of_the_proposal(D):
+    _, log_q_y, f, log_q, _ = terms(ResidualNCE(build(D), n_draws=5), D)
+    nll = values(ResidualNCE(build(D), n_draws=5), D)["nll"]
+    torch.testing.assert_close(nll, objectives.nll(log_q_y), rtol=1e-12, atol=1e-12)
+    mdn = values(ResidualNCE(build(D), n_draws=5, proposal_loss="mdn"), D)["mdn"]
+    torch.testing.assert_close(mdn, objectives.mdn(log_q_y, f, log_q), rtol=1e-10, atol=1e-10)
+
+
+def gradients(loss: Tensor, model: ResidualModel) -> dict[str, Tensor | None]:
+    found = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True, retain_graph=True)
+    return dict(zip(dict(model.named_parameters()), found, strict=True))
+
+
+@TARGETS
+def test_gradient_of_the_proposal_is_that_of_the_objective_with_f_fixed(D):
+    method = ResidualNCE(build(D), n_draws=5, proposal_loss="mdn")
+    _, log_q_y, f, log_q, _ = terms(method, D)
+    expected = gradients(objectives.mdn(log_q_y, f.detach(), log_q).sum(), method.model)
+    found = gradients(values(method, D)["mdn"].sum(), method.model)
+    for key, value in expected.items():
+        if value is None:
+            assert key.startswith("energy.")
+            assert found[key] is None
+        else:
+            torch.testing.assert_close(found[key], value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("proposal_loss", ["nll", "mdn"])
+def test_which_loss_trains_what(proposal_loss):
+    method = ResidualNCE(build(), n_draws=5, proposal_loss=proposal_loss)
+    for name, moved in (("nce", {"backbone", "energy"}), (proposal_loss, {"backbone", "proposal"})):
+        found = gradients(values(method)[name].sum(), method.model)
+        parts = {key.split(".")[0] for key, value in found.items() if value is not None and value.any()}
+        assert parts == moved
+
+
+def test_gradient_of_g_is_right():
+    method = ResidualNCE(build(), n_draws=4)
+    points = method.points(B, rng(2))
+    layer = method.model.energy.head.from_target
+    weight = layer.weight.detach().clone()
+
+    def loss(value: Tensor) -> Tensor:
+        found = torch.func.functional_call(
+            method, {"model.energy.head.from_target.weight": value}, (*data(1, B), points)
+        )
+        return found["nce"].sum()
+
+    assert torch.autograd.gradcheck(loss, weight.requires_grad_(), eps=1e-6, atol=1e-6)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match=r"proposal_loss must be one of .*got 'mle'"):
+        ResidualNCE(build(), proposal_loss="mle")
+    parts = networks.table(2, 1, 2, H)
+    with pytest.raises(TypeError, match="ResidualNCE trains a model of type ResidualModel, got EnergyModel"):
+        ResidualNCE(EnergyModel.of(parts))
+
+
+# A training
+
+
+def test_the_correction_finds_what_the_proposal_cannot():
+    """Two branches, and one Gaussian as the proposal."""
+    x = torch.rand(400, 1, generator=rng()) * 2 + 1
+    sign = torch.randint(0, 2, (400, 1), generator=rng(1)) * 2 - 1
+    y = sign * x + 0.1 * normal(400, 1, dtype=torch.float32)
+    units = Units.of(x, y)
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        parts = networks.table(1, 1, 1, 16)
+        model = ResidualModel.of(replace(parts, energy=networks.residual_energy(16, 1, 16)), units)
+    config = TrainingConfig(epochs=30, batch_size=32, learning_rate=1e-2)
+    fit(ResidualNCE(model, n_draws=8), (x[:300], y[:300]), config=config, progress=False)
+    with torch.no_grad():
+        p = model.predictive(x[300:])
+        gain = p.log_prob(y[300:].double()) - p.proposal.log_prob(y[300:].double())
+    assert gain.mean() > 0.5
+    assert (p.proposal.stddev > 0.8).all()
+    assert all(len(row.locations) >= 2 for row in p[:20].modes())
