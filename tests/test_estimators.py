@@ -252,7 +252,7 @@ class TestShapes:
 
     def test_of_tables(self, fitted, kind, form):
         frame = fitted(kind, form).predict_distribution(NEW).to_frame(quantiles=[0.1, 0.9])
-        own = ["mean", "std", "q0.1", "q0.9"]
+        own = ["mean", "std", "q0.1", "q0.9", "epistemic_share"]
         named = [f"y{d} {name}" for d in range(2) for name in own] if form == "(n, 2)" else own
         assert list(frame) == [*named, "effective_sample_size", "log_partition_error"]
         assert len(frame) == 3
@@ -286,7 +286,8 @@ class TestPandas:
         y = pd.DataFrame({"u": Y, "v": -Y}, index=self.frame.index)
         regressor.fit(self.frame, y)
         out = regressor.predict_distribution(self.frame[:2]).to_frame(quantiles=[0.5])
-        assert list(out)[:6] == ["u mean", "u std", "u q0.5", "v mean", "v std", "v q0.5"]
+        named = ["mean", "std", "q0.5", "epistemic_share"]
+        assert list(out)[:8] == [f"{target} {name}" for target in "uv" for name in named]
         assert regressor.log_prob(self.frame[:2], y[:2]).shape == (2,)
 
     def test_a_series_without_a_name_gives_plain_columns(self, regressor):
@@ -441,6 +442,50 @@ class TestBackbone:
         )
         reg.fit(X, Y).fit(X, Y)
         assert reg.model_.backbone.weight.dtype == torch.float64
+
+
+class TestRecipe:
+    def members(self, regressor) -> tuple[int, tuple[float, ...], str]:
+        """Number and dropout of the members, and the method."""
+        recipe = regressor._recipe()
+        return recipe.n_members, recipe.member_dropout, regressor._method_name
+
+    @pytest.mark.parametrize("kind", [EnergyRegressor, MixtureDensityRegressor])
+    def test_presets(self, kind):
+        method = "residual-nce" if kind is EnergyRegressor else "mdn-nll"
+        for preset, n in (("fast", 4), ("default", 8), ("best", 16)):
+            assert self.members(kind(preset=preset)) == (n, (0.0, 0.1) * (n // 2), method)
+        assert self.members(kind()) == self.members(kind(preset="default"))
+        assert self.members(kind(n_members=3)) == (3, (0.0, 0.1, 0.0), method)
+        assert self.members(kind(n_members=1)) == (1, (), method)
+        assert self.members(kind(n_members=2, dropout=0.3)) == (2, (0.3, 0.3), method)
+        assert self.members(kind(dropout=0)) == (8, (), method)
+
+    def test_the_papers_methods_and_other_networks_have_one_member(self):
+        for name in ("joint-nce", "joint-mle", "fixed-nce", "fixed-mle"):
+            assert self.members(EnergyRegressor(name)) == (1, (), name)
+            assert self.members(EnergyRegressor(name, n_members=2, dropout=0)) == (2, (), name)
+        assert self.members(MixtureDensityRegressor("energy")) == (1, (), "mdn-teacher")
+        assert self.members(EnergyRegressor(proposal="flow")) == (1, (), "joint-nce")
+        assert self.members(EnergyRegressor(energy=nn.Identity())) == (1, (), "joint-nce")
+        assert self.members(EnergyRegressor(backbone=nn.Identity())) == (1, (), "residual-nce")
+        assert self.members(EnergyRegressor("residual-nce", proposal="flow")) == (1, (), "residual-nce")
+
+    @pytest.mark.parametrize("heads", [{"proposal": "full-mixture"}, {"energy": nn.Identity()}])
+    def test_other_heads_cannot_have_several(self, heads):
+        with pytest.raises(
+            ValueError, match=f"n_members must be 1 with a {next(iter(heads))} of your choice"
+        ):
+            EnergyRegressor(n_members=2, **heads, **QUICK).fit(X, Y)
+
+    def test_settings_that_are_given_are_used(self):
+        reg = EnergyRegressor(n_draws=7, learning_rate=0.01, refit=False)
+        recipe = reg._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (7, 0.01, False)
+        recipe = EnergyRegressor()._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (4, 0.005, True)
+        recipe = EnergyRegressor("joint-nce")._recipe()
+        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (None, 0.002, True)
 
 
 class TestValidation:

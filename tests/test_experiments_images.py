@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from ebreg import cli, methods, metrics, plots
 from ebreg.cli import image_options
 from ebreg.datasets.images import IMAGE_TASKS, write_hdf5
 from ebreg.distributions import GaussianMixture
-from ebreg.errors import ModelFileError
+from ebreg.errors import EbregError, ModelFileError
+from ebreg.experiments import records
 from ebreg.experiments.images import (
     IMAGE_RECIPES,
     ImageExperiment,
@@ -92,7 +94,7 @@ class TestTables:
         table = TABLES["table6"]
         keys = [(setting.name, task) for setting, task, _ in table.experiments(lambda *key: key, n_runs=1)]
         assert {task for name, task in keys if name.endswith("-16")} == {"head-pose"}
-        assert len(keys) == len(set(keys)) == 4 * 6 + 3
+        assert len(keys) == len(set(keys)) == 4 * (6 + 2) + 3
         with pytest.raises(
             ValueError, match=r"^mdn-16: trained on head-pose alone, .* not on cells, age; choose"
         ):
@@ -214,12 +216,18 @@ class TestMeasures:
         error = measured["sampled_error"]
         assert 0 < error < 0.1
         assert measured["sampled"] == pytest.approx(measured["predictive"], abs=4 * error)
+        with torch.no_grad():
+            h = model.features(x)
+            log_q = model.q(h).log_prob(model.standardize(y)).double() - model.y_units.scale.log().sum()
+        expected = (model.log_prob(x, y) - log_q).abs().mean().item()
+        assert measured["log_ratio"] == pytest.approx(expected, rel=1e-3)
         names = {
             "on_grid",
             "predictive",
             "predictive_error",
             "sampled",
             "sampled_error",
+            "log_ratio",
             "crps",
             "mae",
             "rounded_nll",
@@ -266,7 +274,7 @@ class TestMeasures:
         measured = evaluate(IMAGE_TASKS["cells"], data, model, CELL_COUNTS.load().train.y)
         x, y = data.__getitems__(range(len(data)))
         assert measured["on_grid"] == pytest.approx(-model.log_prob(x, y).mean().item(), abs=1e-4)
-        assert "predictive_error" not in measured
+        assert {"predictive_error", "sampled", "log_ratio"}.isdisjoint(measured)
 
     def test_an_energy_without_an_end_is_given_one(self):
         # Two equal modes, and a proposal that knows one of them: the other must not be overlooked.
@@ -320,6 +328,9 @@ class TestExperiments:
             ("mdn-4", SOLID),
             ("mdn-teacher-4", CELL_COUNTS),
             ("mdn-shared-teacher-4", SOLID),
+            # Heads of several members on one trained backbone.
+            ("members-mdn-8", SOLID),
+            ("members-residual-8", CELL_COUNTS),
         ],
     )
     def test_each_kind_of_setting_is_trained_and_evaluated(self, name, source: ImageSource, tmp_path: Path):
@@ -372,11 +383,139 @@ class TestExperiments:
         nll = -experiment.finished(model).log_prob(x, y).mean().item()
         assert nll == pytest.approx(min(validated), rel=1e-3)
 
+    def test_records_from_before_there_were_members_are_read(self, tmp_path: Path):
+        experiment = ImageExperiment(TABLES["table3"].settings["mdn-4"], CELL_COUNTS, 0, QUICK)
+        record, path = experiment.run(tmp_path), experiment.record_path(tmp_path)
+        later = ("n_members", "dropout", "patience_growth")
+        settings = {name: value for name, value in record["settings"].items() if name not in later}
+        records.write(path, record | {"settings": settings}, overwrite=True)
+        assert experiment.read(tmp_path)["settings"] == settings
+        other = replace(experiment, setting=replace(experiment.setting, n_members=2))
+        with pytest.raises(EbregError, match="was made with n_members = 1, and now it is 2"):
+            other.read(tmp_path)
+
     def test_records_of_other_images_are_refused(self, tmp_path: Path):
         experiment = ImageExperiment(TABLES["table3"].settings["mdn-4"], CELL_COUNTS, 0, QUICK)
         experiment.run(tmp_path)
         with pytest.raises(RuntimeError, match="was made with split"):
             replace(experiment, source=replace(CELL_COUNTS, seed=1)).run(tmp_path)
+
+
+@pytest.fixture
+def on_features(tmp_path: Path) -> ImageRecipe:
+    """A layer on the features of a small network, with early stopping."""
+    from safetensors.torch import save_file
+
+    save_file(small_cnn().state_dict(), tmp_path / "cnn.safetensors")
+    config = replace(QUICK.config, epochs=3, patience=2)
+    return replace(
+        QUICK, weights=str(tmp_path / "cnn.safetensors"), config=config, augments=False, neck=8, n_draws=4
+    )
+
+
+def of_persons(path: Path, counts: Sequence[int]) -> ImageSource:
+    """Head poses in steps of 15 degrees, of persons with these numbers of images."""
+    rng = np.random.default_rng(0)
+    n, person = sum(counts), np.repeat(np.arange(len(counts)), counts)
+    images = rng.integers(0, 256, (n, 64, 64, 3), dtype=np.uint8)
+    np.savez(path, image=images, pose=15.0 * rng.integers(-6, 7, (n, 2)), person=person)
+    return ImageSource("head-pose", str(path))
+
+
+MEMBERS = [setting for setting in TABLES["table5"].settings.values() if setting.n_members > 1]
+
+
+class TestMembers:
+    """Settings beyond the paper: several members on the same features."""
+
+    def test_they_are_in_every_table_of_images_and_no_column(self):
+        for table in (table for name, table in TABLES.items() if name != "table1"):
+            beyond = [setting for setting in table.settings.values() if setting.n_members > 1]
+            assert [setting.name for setting in beyond] == ["members-mdn-8", "members-residual-8"]
+            assert list(table.settings)[-2:] == [setting.name for setting in beyond]
+            assert {setting.name for setting in beyond} <= {s.name for s in table.select(["beyond"])}
+            assert not {setting.name for setting in beyond} & set(table.columns)
+            assert not any(setting.in_paper or setting.published for setting in beyond)
+
+    @pytest.mark.parametrize("setting", MEMBERS, ids=lambda setting: setting.name)
+    def test_they_are_trained_evaluated_and_kept(self, setting: Setting, on_features, tmp_path: Path):
+        source = of_persons(tmp_path / "heads.npz", [6] * 6)
+        experiment = ImageExperiment(setting, source, 0, on_features)
+        record = experiment.run(tmp_path)
+        assert {"predictive", "crps", "rounded_nll"} <= set(record)
+        assert ("log_ratio" in record) == (setting.method == "residual-nce")
+        assert experiment.re_evaluate(tmp_path) == record
+        model, _ = experiment.train(progress=False)
+        assert model.n_members == 8
+        assert not model.shares_backbone
+        own = experiment.evaluate(model)["predictive"]
+        assert own == pytest.approx(record["predictive"], abs=1e-6)
+        save(tmp_path / "model", experiment, experiment.finished(model))
+        loaded = ebreg.load(tmp_path / "model")
+        assert experiment.evaluate(loaded)["predictive"] == pytest.approx(own, abs=1e-4)
+
+    @pytest.mark.parametrize("setting", MEMBERS, ids=lambda setting: setting.name)
+    def test_one_target_is_evaluated_by_nodes(self, setting: Setting, on_features, tmp_path: Path):
+        experiment = ImageExperiment(setting, CELL_COUNTS, 0, on_features)
+        model, _ = experiment.train(progress=False)
+        measured = experiment.evaluate(model)
+        test = experiment._features[1]
+        nll = -model.log_prob(test.x, test.y).mean().item()
+        assert measured["predictive"] == pytest.approx(nll, abs=1e-3)
+        # The mean density, normalised over the paper's grid and nowhere else.
+        grid = torch.linspace(1, 200, 19_900, dtype=torch.float64)[:, None, None].expand(-1, len(test), 1)
+        on_grid = (
+            nll + model.predictive(test.x).log_prob(grid).exp().sum(dim=0).mul(199 / 19_899).log().mean()
+        )
+        expected = on_grid.item() if setting.method == "residual-nce" else nll
+        assert measured["on_grid"] == pytest.approx(expected, abs=1e-3)
+
+    def test_each_has_persons_of_its_own_for_validation(self, on_features, tmp_path: Path):
+        # Persons with different numbers of images: no image of a person is on both sides.
+        source = of_persons(tmp_path / "heads.npz", [3, 4, 5, 6, 7, 3, 4, 5, 6, 7])
+        experiment = ImageExperiment(MEMBERS[0], source, 0, on_features)
+        _, held_out = experiment.data()
+        persons = source.load().train.groups
+        on_validation = [set(persons[rows]) for rows in held_out.index]
+        for rows, theirs in zip(held_out.train, on_validation, strict=True):
+            assert set(persons[rows]) == set(persons) - theirs
+        # Two rates of dropout are compared on the same persons; the next two members have others.
+        assert on_validation[::2] == on_validation[1::2]
+        assert len(set.union(*on_validation)) == 4
+        experiment.train(progress=False)
+
+    def test_frames_for_validation_are_stretches(self, on_features, tmp_path: Path):
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (50, 3, 64, 64), dtype=np.uint8)
+        write_hdf5(tmp_path / "s.h5", images, rng.uniform(-80, 80, (50, 1)), IMAGE_TASKS["steering"])
+        experiment = ImageExperiment(
+            MEMBERS[0], ImageSource("steering", str(tmp_path / "s.h5"), "time"), 0, on_features
+        )
+        index = experiment.data()[1].index
+        assert index.shape == (8, 8)
+        assert (index.diff(dim=1) == 1).all()
+        assert index[::2, 0].tolist() == [32, 21, 11, 0]
+        assert torch.equal(index[::2], index[1::2])
+
+    def test_random_images_for_validation_are_apart(self, on_features):
+        source = ImageSource("cells", "synthetic:20")
+        index = ImageExperiment(MEMBERS[0], source, 0, on_features).data()[1].index
+        assert index.shape == (8, 4)
+        assert len(index[::2].unique()) == 16
+
+    def test_rounded_targets_are_spread(self, on_features, tmp_path: Path):
+        source = of_persons(tmp_path / "heads.npz", [20] * 6)
+        for recipe in (on_features, replace(QUICK, config=on_features.config)):
+            data, _ = ImageExperiment(MEMBERS[0], source, 0, replace(recipe, augments=False)).data()
+            y, train = data.__getitems__(range(len(data)))[1], source.load().train.y
+            if recipe is not on_features:  # a fifth is for validation
+                train = train[source.load().validation_split()[0]]
+            assert len(y[:, 0].unique()) == len(y)
+            assert ((y - train).abs() <= 7.5).all()
+            assert 3.5 < (y - train).std() < 5.2  # uniform over 15 degrees: 4.33
+        assert torch.equal(source.load().train.y % 15, torch.zeros(len(source.load().train), 2))
+        data, _ = ImageExperiment(TABLES["table5"].settings["mdn-4"], source, 0, on_features).data()
+        assert (data.y % 15 == 0).all()
 
 
 class TestOptions:

@@ -27,7 +27,7 @@ from ebreg.datasets.images import (
     read_hdf5,
     write_hdf5,
 )
-from ebreg.datasets.images.splits import divide
+from ebreg.datasets.images.splits import divide, rotate
 from ebreg.training.batches import as_data
 
 NAMES = list(IMAGE_TASKS)
@@ -69,6 +69,14 @@ class TestData:
         x, y = data[3]
         assert np.array_equal(x.numpy(), images(10)[3])
         assert y.tolist() == [6, 7]
+
+    def test_other_targets(self):
+        data = self.data().take([8, 2])
+        other = data.with_targets(torch.tensor([[1.5, 2.5], [3.5, 4.5]]))
+        assert np.array_equal(other[0][0].numpy(), images(10)[8])
+        assert [other[0][1].tolist(), other[1][1].tolist()] == [[1.5, 2.5], [3.5, 4.5]]
+        assert data.y.tolist() == [[16, 17], [4, 5]]
+        assert other.checksum != data.checksum
 
     def test_a_part_of_a_part(self):
         part = self.data(groups=list("abababcccc")).take(torch.tensor([1, 3, 5, 9])).take([3, 0])
@@ -244,6 +252,24 @@ class TestSplits:
         drawn = load("cells", cells).validation_split()[1]
         assert len(drawn) == 4
         assert drawn.tolist() != list(range(16, 20))
+
+    @pytest.mark.parametrize(("name", "n_different"), [("random", 40), ("time", 40), ("group", 4)])
+    def test_several_splits_hold_out_different_rows(self, name: str, n_different: int):
+        rows, groups = np.arange(3, 53), np.arange(50) // 10
+        splits = rotate(name, rows, groups, seed=0, n=4)
+        assert all(sorted([*train, *test]) == rows.tolist() for train, test in splits)
+        assert {len(test) for _, test in splits} == {10}
+        held_out = np.concatenate([test for _, test in splits])
+        units = groups[held_out - 3] if name == "group" else held_out
+        assert len(set(units)) == n_different
+        for train, test in splits:
+            assert name != "time" or (np.diff(test) == 1).all()
+            assert name != "group" or not set(groups[train - 3]) & set(groups[test - 3])
+        again, other = (
+            np.concatenate([test for _, test in rotate(name, rows, groups, seed, 4)]) for seed in (0, 1)
+        )
+        assert np.array_equal(again, held_out)
+        assert np.array_equal(other, held_out) == (name == "time")
 
     def test_a_named_split_takes_the_place_of_the_paper_s(self, tmp_path: Path):
         path = poses(tmp_path / "a.npz")

@@ -22,6 +22,7 @@ import ebreg
 from ebreg import EnergyModel, EnergyRegressor, MixtureDensityRegressor, networks
 from ebreg.errors import ModelFileError
 from ebreg.experiments import images
+from ebreg.experiments.images.design import ImageDesign
 from ebreg.networks import backbones
 from ebreg.saving import folders
 from ebreg.units import Units
@@ -358,8 +359,8 @@ class TestImageModels:
             backbone = nn.Sequential(backbone, networks.MLP(known.n_features, (neck,)))
         units = replace(Units.of(None, torch.from_numpy(TWO)), x=known.units())
         model = EnergyModel.of(replace(heads, backbone=backbone), units)
-        settings = {"backbone": known.name, "neck": neck, "n_components": 3}
-        experiment = SimpleNamespace(settings=settings, image_shape=(1, 16, 16))
+        design = ImageDesign(known.name, neck, n_targets=2, n_components=3)
+        experiment = SimpleNamespace(settings={}, design=design, image_shape=(1, 16, 16))
         images.save(tmp_path / "model", experiment, model)
         self.model = model
         return tmp_path / "model"

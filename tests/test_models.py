@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.distributions import GaussianMixture
-from ebreg.models import EnergyModel, MixtureModel, Model
-from ebreg.networks import MLP, EnergyHead, MixtureHead
+from ebreg.models import EnergyModel, MixtureModel, Model, ResidualModel
+from ebreg.networks import MLP, BoundedEnergy, EnergyHead, MemberDropout, MixtureHead
 from ebreg.predictive import Accuracy, Predictive
 from ebreg.units import Standardizer, Tail
 from support import normal, rng
@@ -35,7 +35,7 @@ def for_table(kind: type[Model], D: int) -> Model:
     return seeded(kind.for_table, *data(D), n_components=3, width=16)
 
 
-KINDS = list(itertools.product([EnergyModel, MixtureModel], [1, 2]))
+KINDS = list(itertools.product([EnergyModel, MixtureModel, ResidualModel], [1, 2]))
 family = pytest.mark.parametrize(("kind", "D"), KINDS, ids=[f"{kind.__name__}-{D}" for kind, D in KINDS])
 
 
@@ -338,3 +338,60 @@ def test_one_row_of_a_prediction(kind, D):
     assert len([row.mean for row in dist]) == 3
     with pytest.raises(IndexError):
         dist[3]
+
+
+# Members
+
+
+@family
+def test_tables_have_as_many_members_as_asked_for(kind, D):
+    x, y = data(D)
+    model = seeded(kind.for_table, x, y, n_components=3, width=16, n_members=3, dropout=(0.0, 0.1, 0.2))
+    assert model.n_members == 3
+    assert not model.shares_backbone
+    rates = next(part.rates for part in model.modules() if isinstance(part, MemberDropout))
+    torch.testing.assert_close(rates, torch.tensor([0.0, 0.1, 0.2]))
+    assert model.features(x.repeat(3, 1)).shape == (120, 16)
+    dist = model.predictive(x[:4], FEW)
+    assert dist.mean.shape == (4, D)
+    assert torch.isfinite(model.log_prob(x[:4], y[:4], FEW)).all()
+    other = seeded(kind.for_table, x, y, width=16, dropout=0.3)
+    assert other.n_members == 1
+    assert [part.rates.tolist() for part in other.modules() if isinstance(part, MemberDropout)] == [
+        pytest.approx([0.3])
+    ]
+
+
+def test_a_residual_model_of_a_table_starts_from_its_proposal():
+    model, (x, y) = for_table(ResidualModel, 1).to_float64(), data(1)
+    assert isinstance(model.energy, BoundedEnergy)
+    h, z = model.features(x), model.standardize(y)
+    assert (model.g(h, z) == 0).all()
+    torch.testing.assert_close(model.f(h, z), model.q(h).log_prob(z))
+    own = seeded(ResidualModel.for_table, x, y, width=16, energy=lambda H, D: EnergyHead(H, D))
+    assert isinstance(own.energy, EnergyHead)
+
+
+def test_a_correction_is_finite_at_any_target():
+    model, (x, _) = for_table(ResidualModel, 2), data(2)
+    torch.nn.init.normal_(model.energy.head.output_layer.weight)
+    h = model.features(x[:1])
+    for end in (torch.inf, -torch.inf, 1e30, 1e200):
+        y = torch.tensor([[[end, 0.0]]])
+        assert torch.isfinite(model.g(h, y)).all()
+        assert model.f(h, y) < -1e30
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_members": 0}, "n_members must be at least 1"),
+        ({"n_members": 2, "proposal": "full-mixture"}, "n_members must be 1 with a proposal or an energy"),
+        ({"n_members": 2, "energy": lambda H, D: EnergyHead(H, D)}, "n_members must be 1 with a proposal"),
+        ({"dropout": 1.0}, r"dropout must be a rate in \[0, 1\), got 1.0"),
+        ({"n_members": 3, "dropout": (0.1, 0.2)}, "dropout must be a rate, or one for each of 3 members"),
+    ],
+)
+def test_members_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
+        EnergyModel.for_table(*data(1), **settings)

@@ -543,6 +543,18 @@ def test_error_of_quadrature_is_of_the_right_size(name):
 # Gradients
 
 
+def test_components_of_very_different_widths_are_resolved():
+    # As members have them far from the data: log Z is 0, for widths over eight powers of ten.
+    B, K = 20, 16
+    means = 4 * torch.randn(B, K, 1, generator=rng(0), dtype=torch.float64)
+    scales = 10 ** (8 * torch.rand(B, K, 1, generator=rng(1), dtype=torch.float64) - 3)
+    q = GaussianMixture(torch.zeros(B, K, dtype=torch.float64), means, scales)
+    p = quadrature(target_of(q.log_prob, q), Accuracy())
+    assert (p.log_partition_error < Accuracy().tolerance).all()
+    assert (p.log_partition.abs() < Accuracy().tolerance).all()
+    assert not p.unreliable.any()
+
+
 def test_log_density_is_differentiable_in_the_target_and_the_energy():
     weight = torch.ones((), dtype=torch.float64, requires_grad=True)
     q = GaussianMixture(*(torch.ones(1, 1, *s, dtype=torch.float64) for s in ((), (2,), (2,))))

@@ -14,7 +14,7 @@ from ebreg import methods, networks
 from ebreg.errors import CheckpointError, TrainingError
 from ebreg.models import EnergyModel, MixtureModel
 from ebreg.saving import checkpoints
-from ebreg.training import Training, fit
+from ebreg.training import HeldOut, Training, fit
 from ebreg.training.config import PAPER, TrainingConfig
 from ebreg.training.schedules import SCHEDULES
 from support import KilledError, kill_after
@@ -567,3 +567,18 @@ def test_a_string_is_no_data_set():
     x, y = table()
     with pytest.raises(TypeError, match=r"data must be a tuple \(x, y\) or a map-style data set, got str"):
         fit(joint(x, y), "abc", progress=False)
+
+
+class TestHeldOut:
+    def test_members_have_as_many_rows_as_the_one_with_the_fewest(self):
+        rows = torch.arange(10)
+        held_out = HeldOut.of_splits([(rows[4:], rows[:4]), (rows[:7], rows[7:])])
+        assert held_out.index.tolist() == [[0, 1, 2], [7, 8, 9]]
+        assert held_out.train.tolist() == [[4, 5, 6, 7, 8, 9], [0, 1, 2, 3, 4, 5]]
+
+    def test_no_member_is_validated_on_rows_that_it_is_trained_on(self):
+        parts = networks.table(1, n_members=2)
+        method = methods.MixtureNLL(MixtureModel.of(parts))
+        held_out = HeldOut(torch.tensor([[0], [1]]), train=torch.tensor([[1, 2], [1, 2]]))
+        with pytest.raises(ValueError, match="hold out rows that the same member is not trained on"):
+            fit(method, (torch.randn(4, 1), torch.randn(4, 1)), held_out, progress=False)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ebreg import distributions, importance, methods, models, networks, objectives, predictive, training
 from ebreg._version import __version__
-from ebreg.models import EnergyModel, MixtureModel
+from ebreg.models import EnergyModel, MixtureModel, ResidualModel
 from ebreg.training import fit
 from ebreg.training.config import TrainingConfig
 
@@ -21,6 +21,7 @@ __all__ = [
     "EnergyRegressor",
     "MixtureDensityRegressor",
     "MixtureModel",
+    "ResidualModel",
     "TrainingConfig",
     "__version__",
     "datasets",

@@ -74,9 +74,10 @@ def modes_by_ascent(
     with torch.inference_mode(False), torch.no_grad():
         draws = draws.clone() if draws.is_inference() else draws
         # Where the spread of a row's draws is the unit, one step length and one tolerance suit every target.
-        unit = (
-            (draws - draws.mean(dim=0)).square().mean(dim=0).sqrt().clamp_min(torch.finfo(draws.dtype).tiny)
-        )  # (B, D)
+        # It is no less than what rounding would move a draw by: draws may all be the same.
+        info = torch.finfo(draws.dtype)
+        spread = (draws - draws.mean(dim=0)).square().mean(dim=0).sqrt()
+        unit = spread.maximum(info.eps * draws.abs().amax(dim=0)).clamp_min(info.tiny)  # (B, D)
         tops = unit * gradient_ascent(
             lambda z: log_prob(z * unit), draws / unit, n_steps=n_steps, step_size=0.1, growth=1.2
         )

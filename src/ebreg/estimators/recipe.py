@@ -1,11 +1,11 @@
 """Recipe: the settings of a fit that the user leaves to the library."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ebreg._utils import checks
 from ebreg.methods import MixtureNLL, ResidualNCE
+from ebreg.networks import member_rates
 
 
 @dataclass(frozen=True)
@@ -87,19 +87,7 @@ def find_recipe(method: str, preset: str, has_own_networks: bool, **given: Any) 
         recipe = replace(recipe, n_draws=None)
     dropout = given.pop("dropout", None)
     if dropout is not None:
-        recipe = replace(recipe, dropout=_rates(dropout, n_members))
+        recipe = replace(recipe, dropout=member_rates(dropout, n_members))
     elif n_members == 1:
         recipe = replace(recipe, dropout=(0.0,))
     return replace(recipe, **{name: value for name, value in given.items() if value is not None})
-
-
-def _rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:
-    rates = tuple(dropout) if isinstance(dropout, Sequence) else (dropout,)
-    if len(rates) not in (1, n_members):
-        raise ValueError(
-            f"dropout must be a rate, or one for each of {n_members} members; got {len(rates)} rates"
-        )
-    for rate in rates:
-        if not 0 <= checks.not_negative("dropout", rate) < 1:
-            raise ValueError(f"dropout must be a rate in [0, 1), got {rate}")
-    return tuple(float(rate) for rate in rates)

@@ -21,6 +21,9 @@ from ebreg.saving import checkpoints
 from ebreg.training import Training, fit
 from ebreg.training.config import TrainingConfig
 
+# What runs had before these were settings.
+_LATER = {"patience_growth": 0.0, "n_members": 1, "dropout": []}
+
 
 @dataclass(frozen=True)
 class Experiment(ABC):
@@ -118,12 +121,12 @@ class Experiment(ABC):
         record = records.read(self.record_path(folder))
         if record is None:
             return None
+        made_with = _LATER | record["settings"]
         for name, value in self.settings.items():
-            if record["settings"].get(name) != value:
+            if made_with.get(name) != value:
                 raise EbregError(
-                    f"the record {self.key} in {folder} was made with {name} = "
-                    f"{record['settings'].get(name)!r}, and now it is {value!r}; give another folder, or the "
-                    "settings that it was made with"
+                    f"the record {self.key} in {folder} was made with {name} = {made_with.get(name)!r}, and "
+                    f"now it is {value!r}; give another folder, or the settings that it was made with"
                 )
         return record
 

@@ -100,7 +100,7 @@ def _cells(table: Table, summary: Summary, metrics: Sequence[Metric], runs: Sequ
     reported = summary.reported
     own = "" if reported is None else reported.text(table.metrics[0].digits)
     return [
-        summary.setting.group,
+        summary.setting.group + ("" if summary.setting.in_paper else " (not in the paper)"),
         summary.setting.label,
         "" if summary.paper is None else summary.paper.text(table.digits[summary.dataset]),
         # Each kind of mean has a column of its own.

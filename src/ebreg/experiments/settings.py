@@ -6,7 +6,7 @@ from typing import Any
 
 from ebreg.experiments.mean_std import MeanStd
 from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
-from ebreg.models import EnergyModel, MixtureModel
+from ebreg.models import MixtureModel
 from ebreg.networks import Networks
 from ebreg.units import Units
 
@@ -23,6 +23,9 @@ class Setting:
         n_components: K, of the mixture.
         sigmas: Standard deviations of the hand-set noise, for the fixed methods.
         shares_backbone: Whether a teacher and its student share one backbone, trained by both losses.
+        n_members: E, the number of models whose mean density is reported.
+        dropout: Rates on the features, given to the members in turn.
+        in_paper: Whether the paper has such a setting in any of its tables.
         n_runs: Number of trainings, each with its own seed.
         published: The paper's values by data set: of the best 5 of 20 runs on the test set.
         datasets: Names of the data sets on which it is trained; None: all of its table.
@@ -35,6 +38,9 @@ class Setting:
     n_components: int = 4
     sigmas: tuple[float, float] | None = None
     shares_backbone: bool = False
+    n_members: int = 1
+    dropout: tuple[float, ...] = ()
+    in_paper: bool = True
     n_runs: int = 20
     published: dict[str, MeanStd] = field(default_factory=dict)
     datasets: tuple[str, ...] | None = None
@@ -42,9 +48,10 @@ class Setting:
     @property
     def label(self) -> str:
         """The number that distinguishes it in its group."""
-        return (
-            f"K = {self.n_components}" if self.sigmas is None else "sigma = {:g}, {:g}".format(*self.sigmas)
-        )
+        if self.sigmas is not None:
+            return "sigma = {:g}, {:g}".format(*self.sigmas)
+        members = "" if self.n_members == 1 else f", {self.n_members} members"
+        return f"K = {self.n_components}{members}"
 
     @property
     def varied(self) -> float:
@@ -63,6 +70,8 @@ class Setting:
             "n_components": self.n_components,
             "sigmas": None if self.sigmas is None else list(self.sigmas),
             "shares_backbone": self.shares_backbone,
+            "n_members": self.n_members,
+            "dropout": list(self.dropout),
         }
 
     def build(
@@ -88,4 +97,5 @@ class Setting:
             )
         how: dict[str, Any] = {"draws": draws} if self.sigmas is None else {"sigmas": self.sigmas}
         how["n_draws"] = n_draws
-        return METHODS[self.method](EnergyModel.of(own, units), **how)
+        method = METHODS[self.method]
+        return method(method.trains.of(own, units), **how)

@@ -1,6 +1,6 @@
 """Model: the base of the models, a backbone with the units of x and y."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -84,6 +84,8 @@ class Model(nn.Module):
         bounds: Bounds | None = None,
         proposal: Any = DEFAULT_PROPOSAL,
         energy: Any = None,
+        n_members: int = 1,
+        dropout: float | Sequence[float] = 0.0,
     ) -> Self:
         """The default for a table x (n, C) with targets y (n, D), in their units.
 
@@ -95,16 +97,39 @@ class Model(nn.Module):
             bounds: Of the targets, in the user's units.
             proposal: The head that gives q: "mixture", a name in ``ebreg.networks.PROPOSALS``, a module, or a
                 function of H (here the width) and D that returns a module.
-            energy: The head that gives f: a module, or such a function; None: an ``EnergyHead``.
+            energy: The head that gives f: a module, or such a function; None: that of the library.
+            n_members: E; the heads are then the library's.
+            dropout: Rate in the backbone, or one for each member.
         """
         x, y = checks.table("x", x), checks.table("y", y)
         units = Units.of(x, y, bounds)
-        parts = networks.table(x.shape[1], y.shape[1], n_components, width, bounds=units.standard_bounds)
+        E = checks.at_least("n_members", n_members, 1)
+        has_own_heads = proposal != DEFAULT_PROPOSAL or energy is not None
+        if E > 1 and has_own_heads:
+            raise ValueError(
+                "n_members must be 1 with a proposal or an energy of your choice: only the library's own "
+                "heads can be computed for several members at once"
+            )
+        parts = cls._table_networks(
+            x.shape[1],
+            y.shape[1],
+            n_components,
+            width,
+            bounds=units.standard_bounds,
+            n_members=E,
+            dropout=networks.member_rates(dropout, E),
+        )
         parts = networks.with_heads(parts, proposal, energy, width, y.shape[1], n_components)
         model = cls.of(parts, units)
-        if proposal != DEFAULT_PROPOSAL or energy is not None:
+        if has_own_heads:
             model.check_heads(x, y)
         return model
+
+    @classmethod
+    def _table_networks(
+        cls, n_inputs: int, n_targets: int, n_components: int, width: int, n_members: int, **settings: Any
+    ) -> Networks:
+        return networks.table(n_inputs, n_targets, n_components, width, n_members=n_members, **settings)
 
     @property
     def reference(self) -> Tensor:

@@ -1,15 +1,18 @@
 """ResidualModel: an energy that corrects its proposal."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ebreg import importance, sampling
+from ebreg import importance, networks, sampling
 from ebreg._utils import gradients
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.networks import Networks
 from ebreg.predictive import Accuracy, Unnormalized
 
 # Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
@@ -30,6 +33,13 @@ class ResidualModel(EnergyModel):
     mass, p has none, and nothing needs to be searched for outside of it. ``energy`` is g. The tail of p is
     that of q; ``tail`` says only where nodes lie.
     """
+
+    @classmethod
+    def _table_networks(
+        cls, n_inputs: int, n_targets: int, n_components: int, width: int, n_members: int, **settings: Any
+    ) -> Networks:
+        parts = super()._table_networks(n_inputs, n_targets, n_components, width, n_members, **settings)
+        return replace(parts, energy=networks.residual_energy(width, n_targets, width, n_members))
 
     def g(self, h: Tensor, y: Tensor) -> Tensor:
         """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""

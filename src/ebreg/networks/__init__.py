@@ -5,7 +5,14 @@ from ebreg.networks.bounded_energy import BoundedEnergy
 from ebreg.networks.energy_head import EnergyHead
 from ebreg.networks.full_mixture_head import FullMixtureHead
 from ebreg.networks.member_energy_head import MemberEnergyHead
-from ebreg.networks.member_layers import MemberDropout, MemberLinear, count_members, keep_members, linear_of
+from ebreg.networks.member_layers import (
+    MemberDropout,
+    MemberLinear,
+    count_members,
+    keep_members,
+    linear_of,
+    member_rates,
+)
 from ebreg.networks.mixture_head import MixtureHead
 from ebreg.networks.mlp import MLP
 from ebreg.networks.presets import (
@@ -37,6 +44,7 @@ __all__ = [
     "image_heads",
     "keep_members",
     "linear_of",
+    "member_rates",
     "paper_1d",
     "residual_energy",
     "smooth_heads",

@@ -64,9 +64,7 @@ class MemberDropout(nn.Module):
 
     def __init__(self, rates: Sequence[float]):
         super().__init__()
-        rates = [checks.not_negative("dropout", rate) for rate in rates]
-        if max(rates) >= 1:
-            raise ValueError(f"dropout must be a rate in [0, 1), got {max(rates)}")
+        rates = member_rates(rates, len(rates))
         self.register_buffer("rates", torch.tensor(rates))
         self._is_active = max(rates) > 0
 
@@ -87,6 +85,19 @@ class MemberDropout(nn.Module):
         """Keep the members at an index (e,), in place."""
         self.rates = self.rates[index]
         self._is_active = bool((self.rates > 0).any())
+
+
+def member_rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:
+    """Rates of dropout, one for each member, from one for all of them or one each."""
+    rates = tuple(dropout) if isinstance(dropout, Sequence) else (dropout,) * n_members
+    if len(rates) != n_members:
+        raise ValueError(
+            f"dropout must be a rate, or one for each of {n_members} members; got {len(rates)} rates"
+        )
+    for rate in rates:
+        if not 0 <= checks.not_negative("dropout", rate) < 1:
+            raise ValueError(f"dropout must be a rate in [0, 1), got {rate}")
+    return tuple(float(rate) for rate in rates)
 
 
 def linear_of(n_members: int) -> Linear:

@@ -78,6 +78,11 @@ class TensorData:
         source = None if self._source is None else zlib.crc32(index.cpu().numpy().tobytes(), self._source)
         return TensorData(self.x[index], self.y[index], weights, source=source)
 
+    def with_targets(self, y: Tensor) -> "TensorData":
+        """The same inputs with other targets, shape (n, D)."""
+        source = None if self._source is None else zlib.crc32(y.cpu().numpy().tobytes(), self._source)
+        return TensorData(self.x, y, self.weights, source=source)
+
     def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         index = torch.as_tensor(index)
         return self.x[index], self.y[index]

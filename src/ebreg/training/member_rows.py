@@ -1,5 +1,6 @@
 """MemberRows: which rows each member of a model is trained and validated on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,13 +13,25 @@ from ebreg.training.batches import Data
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Validation rows of each member among the training data: it is trained on the others.
+    """Validation rows of each member among the training data.
 
     Attributes:
         index: Row numbers, shape (E, n).
+        train: Numbers of the rows that each member is trained on, shape (E, m); None: all others.
     """
 
     index: Tensor
+    train: Tensor | None = None
+
+    @classmethod
+    def of_splits(cls, splits: Sequence[tuple[Tensor, Tensor]]) -> "HeldOut":
+        """Training rows and validation rows of each member.
+
+        All members have as many of them as the one with the fewest: where others have more, some are left
+        out, evenly over the rows.
+        """
+        train, index = (_as_many(rows) for rows in zip(*splits, strict=True))
+        return cls(index, train)
 
     @classmethod
     def at_random(
@@ -60,13 +73,14 @@ class MemberRows:
         """The rows of a model's blocks: where members share a backbone, they share the rows too."""
         n_blocks = 1 if model.shares_backbone else model.n_members
         if isinstance(validation, HeldOut):
-            return cls._held_out(validation.index, n_blocks, len(data))
+            return cls._held_out(validation, n_blocks, len(data))
         train = torch.arange(len(data)).expand(n_blocks, -1)
         rows = None if validation is None else torch.arange(len(validation)).expand(n_blocks, -1)
         return cls(train, rows, held_out=False)
 
     @classmethod
-    def _held_out(cls, index: Tensor, n_blocks: int, n_rows: int) -> "MemberRows":
+    def _held_out(cls, held_out: HeldOut, n_blocks: int, n_rows: int) -> "MemberRows":
+        index = held_out.index
         if len(index) != n_blocks:
             raise ValueError(
                 f"validation holds out rows for {len(index)} members, and the model has {n_blocks} that are "
@@ -77,7 +91,10 @@ class MemberRows:
         trains = torch.ones(n_blocks, n_rows, dtype=torch.bool).scatter_(1, index, False)
         if not trains.sum(dim=1).eq(n_rows - index.shape[1]).all() or index.shape[1] >= n_rows:
             raise ValueError("validation must hold out different rows, and leave some to train on")
-        return cls(trains.nonzero()[:, 1].view(n_blocks, -1), index, held_out=True)
+        train = trains.nonzero()[:, 1].view(n_blocks, -1) if held_out.train is None else held_out.train
+        if not trains.gather(1, train).all():
+            raise ValueError("validation must hold out rows that the same member is not trained on")
+        return cls(train, index, held_out=True)
 
     def take(self, blocks: Tensor) -> "MemberRows":
         """Some of the blocks, at an index (g,)."""
@@ -94,3 +111,9 @@ class MemberRows:
             generator = torch.Generator().manual_seed((seed + 1_000_000_007 * block) % 2**63)
             orders.append(rows[torch.randperm(len(rows), generator=generator)])
         return torch.stack(orders)
+
+
+def _as_many(rows: Sequence[Tensor]) -> Tensor:
+    # The same number of each, (E, n).
+    n = min(map(len, rows))
+    return torch.stack([some[torch.arange(n) * len(some) // n] for some in rows])

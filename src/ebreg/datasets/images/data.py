@@ -77,6 +77,12 @@ class ImageData:
         """The rows at an index (k,) into this data set."""
         return ImageData(self.pixels, self._y, self.rows[np.asarray(index)], self._groups, self.name)
 
+    def with_targets(self, y: Tensor) -> "ImageData":
+        """The same images with other targets, shape (m, D)."""
+        targets = self._y.clone()
+        targets[self.rows] = y.to(targets)
+        return ImageData(self.pixels, targets, self.rows, self._groups, self.name)
+
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -11,7 +11,7 @@ from ebreg._utils import checks
 from ebreg.datasets.images.data import ImageData
 from ebreg.datasets.images.pixels import load_into_memory
 from ebreg.datasets.images.reading import png_files, read_hdf5, read_npz, read_png_folder
-from ebreg.datasets.images.splits import GIVEN, SPLITS, divide
+from ebreg.datasets.images.splits import GIVEN, SPLITS, divide, rotate
 from ebreg.datasets.images.tasks import IMAGE_TASKS, ImageTask
 
 _READERS: dict[str, Callable[[Path, ImageTask], ImageData]] = {"h5": read_hdf5, "npz": read_npz}
@@ -40,13 +40,25 @@ class ImageSplit:
         They are split in the same way as the test set, by person or by time, so that the validation set is as
         different from the training set as the test set is. If the test set is a file, they are split by time.
         """
+        name = self._validation_rule()
+        return divide(name, np.arange(len(self.train)), self.train.groups, self.how["seed"] or 0)
+
+    def validation_splits(self, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Several such splits, whose validation rows are as different as their numbers allow.
+
+        By time, they are stretches of the rows, evenly placed; by group, other groups in turn.
+        """
+        name = self._validation_rule()
+        return rotate(name, np.arange(len(self.train)), self.train.groups, self.how["seed"] or 0, n)
+
+    def _validation_rule(self) -> str:
         name, groups = _VALIDATION_SPLITS.get(self.how["split"], "random"), self.train.groups
         if name == "group" and groups is not None and len(np.unique(groups)) < 2:
             raise ValueError(
                 f"{self.train.name}: all training images are of one person, and patience needs another one "
                 "for validation; give images of at least three persons, or leave out patience"
             )
-        return divide(name, np.arange(len(self.train)), groups, self.how["seed"] or 0)
+        return name
 
 
 def load(

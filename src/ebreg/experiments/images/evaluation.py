@@ -1,6 +1,8 @@
 """Metrics of a model on images: the paper's, and those of the predictive distribution."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ _SHARE_OF_TIES = 0.5
 _ALIKE, _COMMON = 0.01, 0.1  # relative difference of equal distances; share of a common distance
 _LEVELS = 100
 _DRAWS = 1024  # of the proposal, for each image
+_GRID_POINTS = 1024  # evaluated at once
 
 
 @torch.no_grad()
@@ -30,21 +33,32 @@ def evaluate(task: ImageTask, data: Data, model: Model, y_train: Tensor) -> dict
     Returns:
         ``on_grid``, the NLL normalised on the paper's grid; ``predictive``, that of the predictive
         distribution, and ``predictive_error``, the error of its log Z; ``sampled``, with log Z from 1,024
-        independent draws of the proposal, and ``sampled_error``, its standard error; ``crps``, averaged over
-        the targets; ``mae``, the error of the median; ``rounded_nll``, the NLL of the rounding interval.
+        independent draws of the proposal, and ``sampled_error``, its standard error; ``log_ratio``, the
+        absolute value of log p - log q at the targets; ``crps``, averaged over the targets; ``mae``, the
+        error of the median; ``rounded_nll``, the NLL of the rounding interval.
     """
     model = copy.deepcopy(model).eval()
     resolution = resolution_of(y_train) if task.spacing is None else torch.tensor([task.spacing])
-    frozen = FrozenFeatures(model, _ROWS)
-    features = frozen.of(data)
     parts: list[dict[str, Tensor]] = []
-    with frozen.as_inputs(model):
+    with _features_as_inputs(model, data) as features:
         in_use = limit_energy(copy.deepcopy(model), y_train).to_float64()
         for index in torch.arange(len(features)).split(_ROWS):
-            h, y = features.__getitems__(index)
-            metric = _predictive(in_use, h, y, resolution)
-            parts.append({"on_grid": _on_grid(task, model, h, y, metric["predictive"]), **metric})
+            h, y = features.__getitems__(index.tolist())
+            p = in_use.predictive(h)
+            parts.append({"on_grid": _on_grid(task, model, p, h, y), **_predictive(in_use, p, y, resolution)})
     return {name: torch.cat([part[name] for part in parts]).double().mean().item() for name in parts[0]}
+
+
+@contextmanager
+def _features_as_inputs(model: Model, data: Data) -> Iterator[Data]:
+    # A backbone that all members share is evaluated once; layers of their own take the data as they are.
+    if model.n_members > 1 and not model.shares_backbone:
+        yield data
+        return
+    frozen = FrozenFeatures(model, _ROWS)
+    features = frozen.of(data)
+    with frozen.as_inputs(model):
+        yield features
 
 
 def limit_energy(model: Model, y_train: Tensor) -> Model:
@@ -73,8 +87,7 @@ def _step(values: Tensor, n: int) -> float | None:
     return common[0].item() if len(common) else None
 
 
-def _predictive(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
-    p = model.predictive(h)
+def _predictive(model: Model, p: Any, y: Tensor, resolution: Tensor | None) -> dict[str, Any]:
     median = marginal_quantiles(p, y, torch.tensor(0.5, dtype=torch.float64))
     found: dict[str, Any] = {
         "predictive": metrics.nll(p, y),
@@ -82,21 +95,23 @@ def _predictive(model: Any, h: Tensor, y: Tensor, resolution: Tensor | None) -> 
         "mae": (median.reshape(y.shape) - y).abs().mean(dim=1),
     }
     if isinstance(model, EnergyModel):
-        found |= {"predictive_error": p.log_partition_error, **_sampled(model, h, y)}
+        found |= {"predictive_error": p.log_partition_error, **_beside_proposal(p, y, found["predictive"])}
     if resolution is not None:
         found["rounded_nll"] = metrics.rounded_nll(p, y, resolution)
     return found
 
 
-def _sampled(model: EnergyModel, h: Tensor, y: Tensor) -> dict[str, Tensor]:
-    h = model.features(h)
-    q: Any = model.q(h)
+def _beside_proposal(p: Any, y: Tensor, nll: Tensor) -> dict[str, Tensor]:
+    q = p.proposal
     u = sampling.independent(_DRAWS, len(y), y.shape[1], torch.Generator().manual_seed(0))
-    draws = q.from_uniform(u.to(h))
-    f, log_q = model.f(h, draws).double(), q.log_prob(draws).double()
-    log_z = objectives.log_partition(f, log_q)
-    log_p = model.f(h, model.standardize(y).to(h)) - log_z - model.y_units.scale.log().sum()
-    return {"sampled": -log_p, "sampled_error": importance.log_partition_error(f, log_q)}
+    draws = q.from_uniform(u.to(y))
+    log_p, log_q = p.log_prob(draws).double(), q.log_prob(draws).double()
+    # Log p is f minus log Z: what draws of q make of the integral of p is what they make of Z, over Z.
+    return {
+        "sampled": nll + objectives.log_partition(log_p, log_q),
+        "sampled_error": importance.log_partition_error(log_p, log_q),
+        "log_ratio": (nll + q.log_prob(y).double()).abs(),
+    }
 
 
 def _marginal_crps(p: Any, y: Tensor) -> Tensor:
@@ -105,13 +120,16 @@ def _marginal_crps(p: Any, y: Tensor) -> Tensor:
     return 2 * torch.as_tensor(metrics.pinball(p, y, levels)).reshape(len(y), _LEVELS, -1).mean(dim=(1, 2))
 
 
-def _on_grid(task: ImageTask, model: Any, h: Tensor, y: Tensor, predictive: Tensor) -> Tensor:
+def _on_grid(task: ImageTask, model: Any, p: Any, h: Tensor, y: Tensor) -> Tensor:
     if not isinstance(model, EnergyModel):
-        return predictive  # a mixture is normalised, in the paper too
+        return torch.as_tensor(metrics.nll(p, y))  # a mixture is normalised, in the paper too
     D = y.shape[1]
     axis = torch.linspace(task.low, task.high, task.n_grid, dtype=torch.float64)
     grid = torch.cartesian_prod(*[axis] * D).reshape(-1, D)
+    volume = ((task.high - task.low) / (task.n_grid - 1)) ** D
+    if model.n_members > 1:  # each member has its own normaliser
+        parts = [p.log_prob(part[:, None].expand(-1, len(y), -1)) for part in grid.split(_GRID_POINTS)]
+        return metrics.nll_on_grid(p.log_prob(y), torch.cat(parts), volume)
     f_grid = model.f_grid(model.features(h), model.standardize(grid)).double()
     f_y = model.f(model.features(h), model.standardize(y)).double()
-    spacing = (task.high - task.low) / (task.n_grid - 1)
-    return metrics.nll_on_grid(f_y, f_grid, spacing**D)
+    return metrics.nll_on_grid(f_y, f_grid, volume)

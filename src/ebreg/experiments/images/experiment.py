@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from ebreg.datasets.images import ImageSplit
+from ebreg.estimators.ties import Ties
 from ebreg.experiments.experiment import Experiment
+from ebreg.experiments.images.design import ImageDesign
 from ebreg.experiments.images.evaluation import evaluate, limit_energy
 from ebreg.experiments.images.recipes import RANDOM, ImageRecipe
 from ebreg.experiments.images.source import ImageSource
@@ -19,9 +21,12 @@ from ebreg.methods import Method
 from ebreg.models import MixtureModel, Model
 from ebreg.networks import backbones
 from ebreg.networks.backbones import DOWNLOAD, PixelUnits
-from ebreg.training.batches import Augmented, Data
+from ebreg.training import HeldOut, Training
+from ebreg.training.batches import Augmented, Data, TensorData
+from ebreg.training.calibration import calibrate
 from ebreg.training.config import TrainingConfig
 from ebreg.training.frozen_features import FrozenFeatures
+from ebreg.units import Bounds
 
 
 @dataclass(frozen=True)
@@ -75,17 +80,55 @@ class ImageExperiment(Experiment):
         if self.config.patience is not None:
             self._split.validation_split()
 
-    def data(self) -> tuple[Data, Data | None]:
-        """See :class:`Experiment`; features in place of images where the backbone never learns."""
+    def data(self) -> tuple[Data, Data | HeldOut | None]:
+        """See :class:`Experiment`; features in place of images where the backbone never learns.
+
+        Members are trained on targets that are spread over their rounding intervals; those with a neck of
+        their own have validation images of their own.
+        """
         train: Any = self._features[0] if self.recipe.on_features else self._split.train
-        validation = None
-        if self.config.patience is not None:
+        validation: Any = None
+        if self.setting.n_members > 1:
+            y = self._split.train.y
+            train = train.with_targets(Ties.of(y).spread(y, Bounds.none(y.shape[1]), self.seed))
+        if self.config.patience is not None and self._has_own_rows:
+            validation = self._held_out()
+        elif self.config.patience is not None:
             rest, held_out = (torch.from_numpy(index) for index in self._split.validation_split())
             train, validation = train.take(rest), train.take(held_out)
         augmentation = self.source.task.augmentation
         if self.recipe.augments and augmentation is not None:
             train = Augmented(train, augmentation)
         return train, validation
+
+    def train(self, *arguments: Any, **settings: Any) -> tuple[Any, Training]:
+        """See :class:`Experiment`; members are then calibrated on their validation images."""
+        model, training = super().train(*arguments, **settings)
+        data, validation = self.data()
+        if isinstance(validation, HeldOut) and training.best_epoch is not None:
+            assert isinstance(data, TensorData)
+            calibrate(model, data, validation, self._n_rates)
+        return model, training
+
+    @property
+    def _has_own_rows(self) -> bool:
+        # Whether each member has validation images of its own.
+        return self.setting.n_members > 1 and self.recipe.on_features
+
+    @property
+    def _n_rates(self) -> int:
+        return max(1, len(self.setting.dropout))
+
+    def _held_out(self) -> HeldOut:
+        # Members with different rates of dropout have the same images, so that they can be compared.
+        splits = self._split.validation_splits(-(-self.setting.n_members // self._n_rates))
+        rows = [(torch.from_numpy(train), torch.from_numpy(validation)) for train, validation in splits]
+        return HeldOut.of_splits([rows[i // self._n_rates] for i in range(self.setting.n_members)])
+
+    @property
+    def design(self) -> ImageDesign:
+        """The sizes of its networks."""
+        return self.recipe.design(self.setting, self._split.train.y)
 
     def build(self) -> Method:
         """See :class:`Experiment`."""

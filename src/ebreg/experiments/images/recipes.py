@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
-from ebreg import networks
 from ebreg._utils import checks
+from ebreg.estimators.ties import Ties
+from ebreg.experiments.images.design import ImageDesign
 from ebreg.experiments.settings import Setting
-from ebreg.methods import Method
+from ebreg.methods import Method, ResidualNCE
 from ebreg.networks import Networks, backbones
 from ebreg.networks.backbones import Backbone
 from ebreg.training.config import PAPER, TrainingConfig
@@ -80,24 +81,35 @@ class ImageRecipe:
 
     def build(self, setting: Setting, y: Tensor) -> Method:
         """Build the method of a setting for targets y (n, D), with weights from torch's random state."""
+        design = self.design(setting, y)
 
         def build_networks() -> Networks:
-            heads = networks.image_heads(
-                y.shape[1], setting.n_components, self.neck or self._known.n_features
-            )
-            if self.neck is None:
-                return replace(heads, backbone=self.build_backbone())
-            return replace(heads, backbone=networks.MLP(self._known.n_features, (self.neck,)))
+            heads = design.build_heads()
+            return replace(heads, backbone=design.build_neck() if self.on_features else self.build_backbone())
 
         pixels = None if self.on_features else self._known.units()
-        units = self._raw(y) if self.units == "raw" else Units.of(None, y)
-        return setting.build(build_networks, replace(units, x=pixels), self.n_draws, self.draws)
+        return setting.build(build_networks, replace(self._units(y), x=pixels), self.n_draws, self.draws)
+
+    def design(self, setting: Setting, y: Tensor) -> ImageDesign:
+        """The sizes of the networks of a setting for targets y (n, D)."""
+        return ImageDesign(
+            self.backbone,
+            self.neck,
+            y.shape[1],
+            setting.n_components,
+            setting.n_members,
+            setting.dropout if self.on_features else (),
+            Ties.of(y).min_scale(self._units(y).y.scale),
+            residual=setting.method == ResidualNCE.name,
+        )
 
     @property
     def _known(self) -> Backbone:
         return backbones.find(self.backbone)
 
-    def _raw(self, y: Tensor) -> Units:
+    def _units(self, y: Tensor) -> Units:
+        if self.units == "standard":
+            return Units.of(None, y)
         units = Units.raw(None, y.shape[1])
         # The paper's energies have no tail, and get one when they are used. Early stopping needs the NLL of
         # the density in use, so with it they have a tail from the start.
