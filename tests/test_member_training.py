@@ -415,9 +415,11 @@ def test_a_frozen_backbone_of_members_computes_its_features_once():
 
 
 def test_the_mixtures_of_members_are_trained_first():
-    method, config = build("residual-nce"), replace(CONFIG, mixture_epochs=2)
-    history = fit(method, data(), held_out(), config, progress=False).history
-    assert [("nce" in entry, "nll" in entry) for entry in history] == [(False, True)] * 2 + [(True, True)] * 2
+    method = methods.ResidualNCE(build("residual-nce").model, proposal_loss="mdn")
+    history = fit(method, data(), held_out(), replace(CONFIG, mixture_epochs=2), progress=False).history
+    assert [("nll" in entry, "mdn" in entry) for entry in history] == [(True, False)] * 2 + [
+        (False, True)
+    ] * 2
 
 
 def test_a_regressor_with_members_on_a_backbone(tmp_path):
