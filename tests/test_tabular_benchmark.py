@@ -331,9 +331,8 @@ def test_the_report_alone_needs_no_data(tabular, tmp_path):
 
 
 def made(table: str, split: int, method: str, nll: float, crps: float, seed: int = 0) -> Run:
-    values = Scores(
-        nll, crps, rmse=1.0, coverage=0.9, width=2.0, calibration_error=0.1, worst_nll=nll, worst_crps=3
-    )
+    others = {"rmse": 1.0, "coverage": 0.9, "width": 2.0, "calibration_error": 0.1, "correction": 0.05}
+    values = Scores(nll, crps, worst_nll=nll, worst_crps=3.0, **others)
     return Run(Key(table, split, method, seed), 90, 10, values, 1.0, 0.5, "package 1.0", "a=1")
 
 

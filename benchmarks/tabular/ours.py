@@ -44,5 +44,10 @@ def ours(label: str = "") -> list[Ours]:
     return [
         Ours("EnergyRegressor", {}, label),
         Ours("MixtureDensityRegressor", {}, label),
-        Ours("MixtureDensityRegressor", {"teacher": None}, label),
+        Ours("EnergyRegressor", {"preset": "fast"}, label),
+        Ours("MixtureDensityRegressor", {"preset": "fast"}, label),
+        Ours("EnergyRegressor", {"preset": "best"}, label),
+        Ours("EnergyRegressor", {"method": "joint-nce"}, label),
+        Ours("MixtureDensityRegressor", {"teacher": "energy"}, label),
+        Ours("MixtureDensityRegressor", {"teacher": None}, label),  # the default now, but not in version 0.1
     ]

@@ -39,6 +39,7 @@ METRICS = {
     "calibration_error": Metric("calibration error", attrgetter("scores.calibration_error"), float),
     "worst_nll": Metric("worst NLL", attrgetter("scores.worst_nll"), float),
     "worst_crps": Metric("worst CRPS", attrgetter("scores.worst_crps"), float),
+    "correction": Metric("\\|log p - log q\\|", attrgetter("scores.correction")),
     "fit_seconds": Metric("fit, s", attrgetter("fit_seconds"), digits=1),
     "predict_seconds": Metric("predict, s", attrgetter("predict_seconds"), digits=2),
 }
@@ -51,6 +52,7 @@ NOTES = """\
 * *CRPS*: from 200 quantiles, for every method. *coverage*, *width*: of the interval from the quantile at 5 %
   to that at 95 %. *calibration error*: mean distance of the share of targets below a quantile from its level.
 * *worst NLL*, *worst CRPS*: of the worst test row of a split, averaged over the splits.
+* *|log p - log q|*: mean over the test rows, where the density corrects a proposal q: 0 for a mixture.
 * *fit*, *predict*: CPU seconds, one thread. *fit* has the choice of iterations in it. *predict* is the mean,
   the log density and 219 quantiles of all test rows."""
 

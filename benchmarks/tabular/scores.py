@@ -11,6 +11,7 @@ r"""Scores of a method on the test rows, from the same questions to every method
   levels 0.05, 0.10, ..., 0.95. For a continuous distribution this is the distance of the distribution of the
   PIT values from the uniform one. With n test rows a perfect model has about 0.3 / sqrt(n).
 * ``worst_nll``, ``worst_crps``: of the worst row.
+* ``correction``: mean of |log p - log q| at the targets, for a method whose density corrects a proposal q.
 """
 
 import math
@@ -34,18 +35,21 @@ class Answers:
         log_prob: Log density at the targets, shape (n,), or None.
         crps_quantiles: At CRPS_LEVELS, shape (200, n).
         calibration_quantiles: At CALIBRATION_LEVELS, shape (19, n).
+        log_q: Log density of the proposal at the targets, shape (n,), or None.
     """
 
     mean: np.ndarray
     log_prob: np.ndarray | None
     crps_quantiles: np.ndarray
     calibration_quantiles: np.ndarray
+    log_q: np.ndarray | None = None
 
     @classmethod
     def of(cls, predicted: Predicted, y: np.ndarray) -> "Answers":
         """Ask a method; ``y`` (n,) is used for the log density alone."""
         quantiles = predicted.quantile(np.concatenate([CRPS_LEVELS, CALIBRATION_LEVELS]))
-        return cls(predicted.mean, predicted.log_prob(y), *np.split(quantiles, [N_CRPS_LEVELS]))
+        log_q = getattr(predicted, "proposal_log_prob", lambda y: None)(y)
+        return cls(predicted.mean, predicted.log_prob(y), *np.split(quantiles, [N_CRPS_LEVELS]), log_q)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Scores:
     calibration_error: float
     worst_nll: float
     worst_crps: float
+    correction: float = math.nan
 
     @classmethod
     def of(cls, answers: Answers, y: np.ndarray) -> "Scores":
@@ -77,6 +82,7 @@ class Scores:
             calibration_error=np.abs(below - CALIBRATION_LEVELS).mean(),
             worst_nll=nll.max(),
             worst_crps=crps.max(),
+            correction=math.nan if answers.log_q is None else np.abs(nll + answers.log_q).mean(),
         )
 
 

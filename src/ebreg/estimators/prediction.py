@@ -142,6 +142,13 @@ class Prediction:
         """Log density of targets, in the user's units: (..., n) or (..., n, D) -> (..., n)."""
         return self._at(lambda p, y: p.log_prob(y), y)
 
+    def proposal_log_prob(self, y: Any) -> np.ndarray:
+        """Log density of targets under the proposal, which an energy corrects: shapes as in :meth:`log_prob`.
+
+        For a mixture it is :meth:`log_prob`.
+        """
+        return self._at(lambda p, y: p.proposal.log_prob(y), y)
+
     def cdf(self, y: Any) -> np.ndarray:
         """P(Y <= y), in every target if there are several: (..., n) or (..., n, D) -> (..., n)."""
         return self._at(lambda p, y: p.cdf(y), y)
