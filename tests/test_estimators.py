@@ -252,7 +252,7 @@ class TestShapes:
 
     def test_of_tables(self, fitted, kind, form):
         frame = fitted(kind, form).predict_distribution(NEW).to_frame(quantiles=[0.1, 0.9])
-        own = ["mean", "std", "q0.1", "q0.9"]
+        own = ["mean", "std", "q0.1", "q0.9", "epistemic_share"]
         named = [f"y{d} {name}" for d in range(2) for name in own] if form == "(n, 2)" else own
         assert list(frame) == [*named, "effective_sample_size", "log_partition_error"]
         assert len(frame) == 3
@@ -286,7 +286,8 @@ class TestPandas:
         y = pd.DataFrame({"u": Y, "v": -Y}, index=self.frame.index)
         regressor.fit(self.frame, y)
         out = regressor.predict_distribution(self.frame[:2]).to_frame(quantiles=[0.5])
-        assert list(out)[:6] == ["u mean", "u std", "u q0.5", "v mean", "v std", "v q0.5"]
+        named = ["mean", "std", "q0.5", "epistemic_share"]
+        assert list(out)[:8] == [f"{target} {name}" for target in "uv" for name in named]
         assert regressor.log_prob(self.frame[:2], y[:2]).shape == (2,)
 
     def test_a_series_without_a_name_gives_plain_columns(self, regressor):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebreg import plots
+from ebreg import MixtureDensityRegressor, plots
 from ebreg.distributions import GaussianMixture
 from ebreg.plots import canvas
 
@@ -664,9 +664,21 @@ class TestTrainingCurves:
     def test_a_loss_that_comes_late_and_a_single_epoch(self):
         entries = history(names=("nce",))
         entries[3]["mdn"] = 1.0
-        ax = plots.training_curves(entries)
-        assert np.isnan(panels_of(ax)[1].lines[0].get_ydata()).sum() == 29
+        curve = panels_of(plots.training_curves(entries))[1].lines[0]
+        np.testing.assert_array_equal(curve.get_xydata(), [[3, 1]])
+        assert curve.get_marker() == "."  # a line through one point would not be seen
         plots.training_curves(history(1)).figure.canvas.draw()
+
+    def test_epochs_without_validation_are_joined(self):
+        entries = [
+            entry if epoch % 5 == 2 else {"nce": entry["nce"]}
+            for epoch, entry in enumerate(history(names=("nce", "validation_nll")))
+        ]
+        nll, nce = (panel.lines[0] for panel in panels_of(plots.training_curves(entries)))
+        np.testing.assert_array_equal(nll.get_xdata(), [2, 7, 12, 17, 22, 27])
+        assert np.isfinite(nll.get_ydata()).all()
+        assert len(nce.get_xdata()) == 30
+        assert plots.training_curves(entries).texts[0].get_text() == "best: -1.500 in epoch 12"
 
     def test_the_history_is_not_changed(self):
         entries = history()
@@ -693,6 +705,82 @@ class TestTrainingCurves:
         with pytest.raises(error, match=message):
             plots.training_curves(**{"history": history()} | arguments)
         assert not plt.get_fignums()
+
+
+BEST = [4, 16, 10]
+
+
+def members(n=30, last=18):
+    """Three members, best in different epochs; the last ends early, and every second epoch is validated."""
+    entries = history(n, names=("nce",))
+    for epoch in range(0, n, 2):
+        nlls = [0.001 * (epoch - best) ** 2 - 1 - 0.1 * i for i, best in enumerate(BEST)]
+        kept = nlls if epoch <= last else [*nlls[:2], -1.2]
+        entries[epoch]["validation_nll"] = float(np.mean(kept))
+        trained = nlls if epoch <= last else nlls[:2]
+        entries[epoch] |= {f"validation_nll_{i}": value for i, value in enumerate(trained)}
+    return entries
+
+
+class TestTrainingCurvesOfMembers:
+    def test_a_thick_mean_a_thin_line_for_each_and_a_mark_at_each_kept_epoch(self):
+        entries = members()
+        ax = plots.training_curves(SimpleNamespace(history_=entries, best_epoch_=BEST))
+        assert [panel.get_ylabel() for panel in panels_of(ax)] == ["validation NLL", "nce"]
+        mean, *curves, marks = ax.lines
+        np.testing.assert_array_equal(mean.get_xdata(), np.arange(0, 30, 2))
+        np.testing.assert_array_equal(mean.get_ydata(), [entry["validation_nll"] for entry in entries[::2]])
+        assert [len(curve.get_xdata()) for curve in curves] == [15, 15, 10]
+        for i, curve in enumerate(curves):
+            known = [entry[f"validation_nll_{i}"] for entry in entries if f"validation_nll_{i}" in entry]
+            np.testing.assert_array_equal(curve.get_ydata(), known)
+            assert curve.get_linewidth() < mean.get_linewidth()
+        np.testing.assert_array_equal(marks.get_xdata(), BEST)
+        np.testing.assert_allclose(marks.get_ydata(), [-1, -1.1, -1.2])
+        assert ax.texts[0].get_text() == "best: -1.100 in epochs 4 to 16"
+        # The losses are means over the members: no epoch of theirs is best.
+        assert len(panels_of(ax)[1].lines) == 1
+        ax.figure.canvas.draw()
+
+    def test_a_list_finds_the_lowest_of_each_member(self):
+        np.testing.assert_array_equal(plots.training_curves(members()).lines[-1].get_xdata(), BEST)
+
+    def test_one_epoch_can_be_marked(self):
+        ax = plots.training_curves(members(), best_epoch=8)
+        line, mark = ax.lines[-2:]
+        assert line.get_xdata()[0] == mark.get_xdata()[0] == 8
+        assert mark.get_ydata()[0] == members()[8]["validation_nll"]
+
+    def test_all_marks_are_seen(self):
+        entries = members()
+        entries[16]["validation_nll_1"] = -30.0
+        low, high = plots.training_curves(entries, best_epoch=BEST).get_ylim()
+        assert low < -30 < -1 < high
+
+    def test_beside_another_training(self):
+        ax = plots.training_curves(members(), names="validation_nll", label="members")
+        plots.training_curves(history(), ax, names="validation_nll", label="one", color="black")
+        labels = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert labels == ["members, best: -1.100 in epochs 4 to 16", "one, best: -1.500 in epoch 12"]
+
+    def test_more_than_ten_members_keep_their_order(self):
+        entries = [{f"validation_nll_{i}": abs(epoch - i) for i in range(12)} for epoch in range(12)]
+        entries = [entry | {"validation_nll": 1.0} for entry in entries]
+        np.testing.assert_array_equal(plots.training_curves(entries).lines[-1].get_xdata(), np.arange(12))
+
+    def test_bad_epochs(self):
+        with pytest.raises(ValueError, match="an epoch, or one for each of 3 members; got 2 epochs"):
+            plots.training_curves(members(), best_epoch=[1, 2])
+        with pytest.raises(ValueError, match=r"best_epoch must lie in 0 \.\.\. 29, got 30"):
+            plots.training_curves(members(), best_epoch=[1, 2, 30])
+
+    def test_a_real_training(self):
+        x = np.linspace(-1, 1, 60)[:, None]
+        y = x[:, 0] + 0.1 * np.sin(40 * x[:, 0])
+        model = MixtureDensityRegressor(n_members=3, max_iter=6, width=8, random_state=0).fit(x, y)
+        ax = plots.training_curves(model)
+        assert len(ax.lines) == 5
+        np.testing.assert_array_equal(ax.lines[-1].get_xdata(), model.best_epoch_)
 
 
 @pytest.mark.parametrize(

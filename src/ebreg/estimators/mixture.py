@@ -46,8 +46,8 @@ class MixtureDensityRegressor(DistributionRegressor):
             them, and stop when no further epoch is better.
         validation_fraction: Fraction of the rows used for validation; "auto": a tenth, but at least 20 and at
             most 4,000 rows, never more than a third, and none of fewer than 15.
-        n_iter_no_change: Epochs without improvement before the training of a member stops; None: by the
-            number of epochs before the best one.
+        n_iter_no_change: Epochs without improvement before the training of a member stops; None: a third of
+            ``max_iter`` with one member, with several by the number of epochs before the best one.
         refit: Whether to fine-tune on all rows, validation rows included, after early stopping; None: yes.
         device: Device to train and predict on: "auto", "cpu", "cuda".
         random_state: None, an integer or a numpy RandomState: seeds the split, the weights and the draws.

@@ -5,7 +5,7 @@ from typing import Any
 
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.methods import ResidualNCE
-from ebreg.models import Model
+from ebreg.models import Calibration, Model
 from ebreg.units import Bounds
 
 _ADVICE = "set warm_start=False to train a new model"
@@ -43,5 +43,8 @@ def _check_same(name: str, was: Any, now: Any) -> None:
 
 
 def trainable_copy(model: Model) -> Model:
-    """A copy of a fitted model, with the library's own networks in float32 again."""
-    return copy.deepcopy(model).to_float32()
+    """A copy of a fitted model, with the library's own networks in float32 again, and not calibrated."""
+    model = copy.deepcopy(model).to_float32()
+    if model.calibration is not None:
+        model.calibration = Calibration.none(model.n_members, model.n_targets).to(model.reference.device)
+    return model

@@ -17,7 +17,7 @@ from ebreg.predictive import Accuracy, Unnormalized
 
 # Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
 # nothing else: the density of all members together is normalised with the accuracy that was asked for.
-_N_POINTS = 64
+_N_POINTS, _N_POINTS_SEVERAL_TARGETS = 64, 256
 _N_POINTS_IN_TRAINING = 32
 # Points of q for the mean of one member, for each target: it is then known to a hundredth of a standard
 # deviation or so.
@@ -69,7 +69,8 @@ class ResidualModel(EnergyModel):
             return self._q_for_prediction(h).log_prob(y) + self.g(h, y)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
-        return self._log_mean_exp_g(target.h, _N_POINTS)
+        n_points = _N_POINTS if self.n_targets == 1 else _N_POINTS_SEVERAL_TARGETS
+        return self._log_mean_exp_g(target.h, n_points)
 
     def _log_mean_exp_g(self, h: Tensor, n_points: int) -> Tensor:
         # Log Z of rows (B, H), from points of q: (B,).

@@ -64,8 +64,9 @@ class MemberDropout(nn.Module):
 
     def __init__(self, rates: Sequence[float]):
         super().__init__()
-        self.register_buffer("rates", torch.tensor(member_rates(rates, len(rates))))
-        self._is_active = bool((self.rates > 0).any())
+        rates = member_rates(rates, len(rates))
+        self.register_buffer("rates", torch.tensor(rates))
+        self._is_active = max(rates) > 0
 
     @property
     def n_members(self) -> int:

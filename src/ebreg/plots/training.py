@@ -1,5 +1,6 @@
 """Training curves: losses by epoch."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
+Epochs = Sequence[Mapping[str, float]]
+
 _NLL = "validation_nll"
+_MEMBER = re.compile(rf"{_NLL}_\d+")  # of one of several members
 _PANEL, _FIRST_PANEL = 1.1, 2.0  # heights in inches
 _GAP = 0.2  # between panels placed by hand, in the same unit
 _REACH = 2.0  # a panel shows at most this many widths of the middle 60 % of the values beyond them
@@ -20,7 +24,7 @@ _REACH = 2.0  # a panel shows at most this many widths of the middle 60 % of the
 def training_curves(
     history: Any,
     ax: "Axes | None" = None,
-    best_epoch: int | None = None,
+    best_epoch: int | Sequence[int] | None = None,
     *,
     names: Sequence[str] | None = None,
     label: str | None = None,
@@ -30,15 +34,19 @@ def training_curves(
 
     The losses have different units, so each has its own scale; ``validation_nll`` comes first and is the
     largest panel. A few values far from all others, as in the first epochs, are cut off, so that they do not
-    flatten the rest. With ``names=["validation_nll"]`` there is one panel, on which several trainings can be
-    drawn, each with its label and colour.
+    flatten the rest. Where a loss was not computed in every epoch, lines join those in which it was. With
+    ``names=["validation_nll"]`` there is one panel, on which several trainings can be drawn, each with its
+    label and colour.
+
+    The validation NLL of several members is a thin line for each, with a mark at the epoch whose weights it
+    kept, and a thick one for their mean.
 
     Args:
         history: One mapping from names to losses per epoch, a fitted estimator (``history_``,
             ``best_epoch_``), or the result of ``ebreg.fit`` (``history``, ``best_epoch``).
         ax: Where to draw: its area is divided among the panels. A new figure if None.
-        best_epoch: The epoch to mark, counted from 0; if None that of the estimator or, for a list, the
-            one with the lowest ``validation_nll``, if there is one.
+        best_epoch: The epoch to mark, counted from 0, or one for each member; if None that of the estimator
+            or, for a list, the one with the lowest validation NLL, if there is one.
         names: Which losses to draw, from the top down; all of them if None.
         label: Name of the training, for a legend that also gives its best value.
         color: Any matplotlib colour.
@@ -52,21 +60,20 @@ def training_curves(
     ax = canvas.axes(ax, 4.8, _FIRST_PANEL + _PANEL * (len(names) - 1) + 0.4)
     panels = _split(ax, len(names))
     curves = [
-        _draw_curve(panel, name, _values(epochs, name), best, color)
-        for panel, name in zip(panels, names, strict=True)
+        _draw_panel(panel, epochs, name, best, color) for panel, name in zip(panels, names, strict=True)
     ]
-    found_best = [] if best is None else [_best_text(epochs, names[0], best)]
+    found_best = [_best_text(epochs, names[0], best)] if best else []
     if label is not None:
         curves[0].set_label(", ".join([label, *found_best]))
         canvas.legend(ax)
-    elif best is not None:
-        _write_beside(ax, best, *found_best)
+    elif best:
+        _write_at_top(ax, best, *found_best)
     if not panels[-1].get_xlabel():
         panels[-1].set_xlabel("epoch")
     return ax
 
 
-def _unpack(history: Any) -> tuple[list[Mapping[str, float]], int | None]:
+def _unpack(history: Any) -> tuple[Epochs, Any]:
     """The entries, one per epoch, and the best epoch if the object has one."""
     best = None
     for entries, epoch in (("history_", "best_epoch_"), ("history", "best_epoch")):
@@ -85,28 +92,43 @@ def _unpack(history: Any) -> tuple[list[Mapping[str, float]], int | None]:
     return epochs, best
 
 
-def _values(epochs: Sequence[Mapping[str, float]], name: str) -> np.ndarray:
+def _values(epochs: Epochs, name: str) -> np.ndarray:
     """One loss by epoch, NaN where it is missing, shape (n_epochs,)."""
     return np.array([entry.get(name, np.nan) for entry in epochs], dtype=np.float64)
 
 
-def _names(epochs: Sequence[Mapping[str, float]], names: Sequence[str] | None) -> list[str]:
+def _members(epochs: Epochs) -> list[str]:
+    """Names of the validation NLLs of the members, in their order; none of a single one."""
+    members = {name for entry in epochs for name in entry if _MEMBER.fullmatch(name)}
+    return sorted(members, key=lambda name: int(name.removeprefix(f"{_NLL}_")))
+
+
+def _names(epochs: Epochs, names: Sequence[str] | None) -> list[str]:
     known = list(dict.fromkeys(name for entry in epochs for name in entry))
     if names is None:
-        return sorted(known, key=lambda name: name != _NLL)  # the others keep their order
+        panels = [name for name in known if not _MEMBER.fullmatch(name)]
+        return sorted(panels, key=lambda name: name != _NLL)  # the others keep their order
     wanted = [names] if isinstance(names, str) else list(names)
     if not wanted or not set(wanted) <= set(known):
         raise ValueError(f"names must be some of {', '.join(map(repr, known))}; got {wanted}")
     return wanted
 
 
-def _best(epochs: Sequence[Mapping[str, float]], best_epoch: int | None) -> int | None:
+def _best(epochs: Epochs, best_epoch: int | Sequence[int] | None) -> list[int]:
+    """The epochs to mark: none, one, or one for each member."""
+    members = _members(epochs)
     if best_epoch is None:
-        nll = _values(epochs, _NLL)
-        return None if np.isnan(nll).all() else int(np.nanargmin(nll))
-    if not 0 <= best_epoch < len(epochs):
-        raise ValueError(f"best_epoch must lie in 0 ... {len(epochs) - 1}, got {best_epoch}")
-    return best_epoch
+        nlls = [_values(epochs, name) for name in members or [_NLL]]
+        return [int(np.nanargmin(nll)) for nll in nlls if not np.isnan(nll).all()]
+    best = np.atleast_1d(best_epoch).tolist()
+    if len(best) not in (1, len(members)):
+        raise ValueError(
+            f"best_epoch must be an epoch, or one for each of {len(members)} members; got {len(best)} epochs"
+        )
+    for epoch in best:
+        if not 0 <= epoch < len(epochs):
+            raise ValueError(f"best_epoch must lie in 0 ... {len(epochs) - 1}, got {epoch}")
+    return best
 
 
 def _split(ax: "Axes", n: int) -> "list[Axes]":
@@ -132,32 +154,54 @@ def _split(ax: "Axes", n: int) -> "list[Axes]":
     return panels
 
 
-def _draw_curve(ax: "Axes", name: str, values: np.ndarray, best: int | None, color: str) -> "Line2D":
-    marker = "." if len(values) == 1 else None  # a line through one point would not be seen
-    (curve,) = ax.plot(np.arange(len(values)), values, color=color, linewidth=1.4, marker=marker)
+def _draw_panel(ax: "Axes", epochs: Epochs, name: str, best: Sequence[int], color: str) -> "Line2D":
+    members = _members(epochs) if name == _NLL else []
+    curve = _draw_curve(ax, epochs, name, color=color, linewidth=1.8 if members else 1.4, zorder=2.5)
+    for member in members:
+        _draw_curve(ax, epochs, member, color=color, linewidth=0.8, alpha=0.4)
     ax.margins(x=0.02)
     ax.locator_params("x", integer=True)
     if not ax.get_ylabel():
         ax.set_ylabel("validation NLL" if name == _NLL else name)
-    if best is not None:
-        # Behind the curve, in every panel.
-        ax.axvline(best, color=canvas.GREY, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
-        ax.plot(best, values[best], "o", color=canvas.ACCENT, markersize=5, zorder=3)
-    _limit(ax, values, best)
+    if len(best) == 1:  # behind the curve, in every panel
+        ax.axvline(best[0], color=canvas.GREY, linewidth=1, linestyle=(0, (4, 2)), zorder=1)
+    marks = _at_best(epochs, name, best)
+    if len(marks):
+        ax.plot(best, marks, "o", color=canvas.ACCENT, markersize=5 - (len(best) > 1), zorder=3)
+    _limit(ax, np.concatenate([_values(epochs, each) for each in (name, *members)]), marks)
     return curve
 
 
-def _best_text(epochs: Sequence[Mapping[str, float]], name: str, best: int) -> str:
-    value = f"{epochs[best].get(name, np.nan):.3f} in " if name == _NLL else ""
-    return f"best: {value}epoch {best}"
+def _draw_curve(ax: "Axes", epochs: Epochs, name: str, **style: Any) -> "Line2D":
+    # Through the epochs that have a value, be it one that is not finite.
+    known = np.array([name in entry for entry in epochs])
+    marker = "." if known.sum() == 1 else None  # a line through one point would not be seen
+    (curve,) = ax.plot(np.flatnonzero(known), _values(epochs, name)[known], marker=marker, **style)
+    return curve
 
 
-def _write_beside(ax: "Axes", epoch: int, text: str) -> None:
-    """Write at the top, where a falling loss leaves space, on the wider side of the epoch."""
-    left = epoch < np.mean(ax.get_xlim())
+def _at_best(epochs: Epochs, name: str, best: Sequence[int]) -> np.ndarray:
+    """The values at the best epochs; of several members those of their NLL, and none of the mean losses."""
+    if len(best) > 1 and name != _NLL:
+        return np.empty(0)
+    curves = [name] if len(best) == 1 else _members(epochs)
+    return np.array([_values(epochs, curve)[epoch] for epoch, curve in zip(best, curves, strict=True)])
+
+
+def _best_text(epochs: Epochs, name: str, best: Sequence[int]) -> str:
+    value = f"{_at_best(epochs, name, best).mean():.3f} in " if name == _NLL else ""
+    first, last = min(best), max(best)
+    return f"best: {value}" + (f"epoch {first}" if first == last else f"epochs {first} to {last}")
+
+
+def _write_at_top(ax: "Axes", best: Sequence[int], text: str) -> None:
+    """Write where a falling loss leaves space: at the right, or on the wider side of a single epoch."""
+    low, high = ax.get_xlim()
+    x = best[0] if len(best) == 1 else high
+    left = 2 * x < low + high
     ax.annotate(
         text,
-        (epoch, 1),
+        (x, 1),
         xycoords=("data", "axes fraction"),
         xytext=(5 if left else -5, -4),
         textcoords="offset points",
@@ -168,16 +212,15 @@ def _write_beside(ax: "Axes", epoch: int, text: str) -> None:
     )
 
 
-def _limit(ax: "Axes", values: np.ndarray, best: int | None) -> None:
-    """Set the y limits by most of the values and the best one; limits of an earlier training are kept."""
-    finite = values[np.isfinite(values)]
+def _limit(ax: "Axes", values: np.ndarray, best: np.ndarray) -> None:
+    """Set the y limits by most of the values and the best ones; limits of an earlier training are kept."""
+    finite, best = values[np.isfinite(values)], best[np.isfinite(best)]
     if not len(finite):
         return
     q_low, q_high = np.quantile(finite, [0.2, 0.8])
     reach = _REACH * (q_high - q_low)
     low, high = max(finite.min(), q_low - reach), min(finite.max(), q_high + reach)
-    if best is not None and np.isfinite(values[best]):
-        low, high = min(low, values[best]), max(high, values[best])
+    low, high = min(low, *best, high), max(low, *best, high)
     margin = 0.06 * (high - low)
     low, high = low - margin, high + margin
     if not ax.get_autoscaley_on():
