@@ -375,8 +375,8 @@ class ResidualNCE(Method):
         return mdn(log_q[0], log_q[1:].detach() + g, log_q[1:])
 
     def first_stage(self) -> Method:
-        """See :meth:`Method.first_stage`."""
-        return ProposalNLL(self.model)
+        """See :meth:`Method.first_stage`: none is needed where q learns by its log-likelihood anyway."""
+        return self if self.proposal_loss == "nll" else ProposalNLL(self.model)
 
     def extra_repr(self) -> str:
         """The settings."""
