@@ -45,9 +45,7 @@ class ImageExperiment(Experiment):
         """See :class:`Experiment`."""
         alone = self.recipe.mixture_epochs
         if alone is None:
-            # The mixtures of members learn by their log-likelihood anyway.
-            first = self._split.train.y.shape[1] > 1 and self.setting.n_members == 1
-            alone = min(int(first), self.recipe.config.epochs - 1)
+            alone = min(int(self._split.train.y.shape[1] > 1), self.recipe.config.epochs - 1)
         return replace(self.recipe.config, mixture_epochs=alone, seed=self.seed)
 
     @property
