@@ -24,7 +24,7 @@ PAGES = [
 
 # What a page shows, and what runs instead if the former takes long and tests nothing more.
 QUICKER = {
-    "README.md": {"EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=20)"},
+    "README.md": {"EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=30)"},
     "getting-started.md": {
         "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=12)",
         "MixtureDensityRegressor(random_state=0)": "MixtureDensityRegressor(random_state=0, max_iter=2)",
