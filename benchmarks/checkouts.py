@@ -1,8 +1,8 @@
 """Compare two checkouts: the same trainings must give the same weights, and predictions to 1e-9.
 
 ``python -m benchmarks.checkouts /path/to/before`` runs the same trainings with the sources of both checkouts,
-on this machine and this Python: fits by the paper's methods, three settings of Table 1 on both data sets and a
-small image training. Weights are compared bit for bit, predictions in units of the standard deviation of y,
+on this machine and this Python: fits by the paper's methods, three settings of Table 1 on both data sets and
+a small image training. Weights are compared bit for bit, predictions in units of the standard deviation of y,
 and the metrics of the tables as they are reported.
 """
 
