@@ -51,7 +51,7 @@ def main() -> None:
 def errors(K: int) -> Iterator[tuple]:
     """For each engine and size: root mean squares over 100 inputs and the seeds."""
     task = gustafsson()
-    regressor = EnergyRegressor(n_components=K, random_state=0)
+    regressor = EnergyRegressor("joint-nce", n_components=K, random_state=0)
     model = regressor.fit(task.x_train.numpy(), task.y_train[:, 0].numpy()).model_
     x = torch.linspace(-2.9, 2.9, 100, dtype=torch.float64)[:, None]
     exact = model.predictive(x, EXACT)
