@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ebreg import methods, networks
 from ebreg.methods import Method
 from ebreg.models import Calibration, EnergyModel, MixtureModel, Model, ResidualModel
-from ebreg.networks import BoundedEnergy, MemberEnergyHead, Networks
+from ebreg.networks import BoundedEnergy, LinearMixtureHead, MemberEnergyHead, Networks
 from ebreg.units import Bounds, Units
 from support import normal, rng
 
@@ -43,12 +43,15 @@ def units(D: int, bounded: bool = False) -> Units:
 
 
 def member_networks(kind: type[Model], D: int, n_members: int, scale: Units, width: int = WIDTH) -> Networks:
-    """Networks whose energies are made of layers of members, also for one member."""
-    parts = networks.table(2, D, K, width, bounds=scale.standard_bounds, n_members=n_members)
+    """The networks of members, also for one member."""
+    bounds = scale.standard_bounds
+    parts = networks.table(2, D, K, width, bounds=bounds, n_members=n_members)
+    linear = networks.linear_of(n_members)
+    mixture = LinearMixtureHead(width, D, K, min_scale=1e-3, spread=True, bounds=bounds, linear=linear)
     head: nn.Module = MemberEnergyHead(n_members, width, D, width, n_layers=2)
     if kind is ResidualModel:
         head = BoundedEnergy(MemberEnergyHead(n_members, width, D, width))
-    return replace(parts, energy=head)
+    return replace(parts, energy=head, mixture=mixture)
 
 
 def perturb(module: nn.Module, size: float = 0.2, seed: int = 0) -> None:

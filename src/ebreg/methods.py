@@ -361,16 +361,20 @@ class ResidualNCE(Method):
         h, y = self.model.features(x), self.model.standardize(y)
         q = self.model.q(h)
         draws = self.sampler(q, y, u)
-        g = self.model.g(h, _with_target(y, draws.y))
-        zero = torch.zeros_like(g[1:])
+        values, place = draws.with_target(y)
+        g = self.model.g(h, values)
+        g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
+        zero = torch.zeros_like(g)
         return {
-            "nce": nce(g[0], zero[0], draws.as_noise(g[1:]), zero),
-            self.proposal_loss: self._of_proposal(q, y, draws.y, g[1:].detach()),
+            "nce": nce(g_y, zero[0], noise, zero),
+            self.proposal_loss: self._of_proposal(q, h, y, draws.y),
         }
 
-    def _of_proposal(self, q: Any, y: Tensor, draws: Tensor, g: Tensor) -> Tensor:
+    def _of_proposal(self, q: Any, h: Tensor, y: Tensor, draws: Tensor) -> Tensor:
         if self.proposal_loss == "nll":
             return nll(q.log_prob(y))
+        with torch.no_grad():
+            g = self.model.g(h, draws)
         log_q = q.log_prob(_with_target(y, draws))
         return mdn(log_q[0], log_q[1:].detach() + g, log_q[1:])
 

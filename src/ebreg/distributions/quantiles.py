@@ -35,6 +35,7 @@ def solve_quantile(
     cdf_and_density: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     low: Tensor,
     high: Tensor,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Newton steps inside a bracket that halves when they leave it, for n mixtures of one target.
 
@@ -43,23 +44,29 @@ def solve_quantile(
         cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
         low: Ends of the brackets, shape (n,).
         high: The same.
+        start: Values to start from, shape (n,); None: the middle of the brackets.
 
     Returns:
         Shape (n,).
     """
-    y = 0.5 * (low + high)
+    y = 0.5 * (low + high) if start is None else torch.minimum(torch.maximum(start, low), high)
+    eps = torch.finfo(y.dtype).eps
     left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
+    gaps = torch.full_like(y, torch.inf)
     for iteration in range(200):
         mass, slope = cdf_and_density(y[left], left)
         gap = mass - q[left]
         low[left] = torch.where(gap < 0, y[left], low[left])
         high[left] = torch.where(gap > 0, y[left], high[left])
         newton = y[left] - gap / slope
-        # Every third step halves the bracket: near a narrow component Newton's steps can be endlessly small.
-        good = (newton > low[left]) & (newton < high[left]) & (iteration % 3 != 2)
+        # Every third step halves the bracket, unless Newton's converge: near a narrow component they can be
+        # endlessly small.
+        converges = gap.abs() < 0.1 * gaps[left]
+        gaps[left] = gap.abs()
+        good = (newton > low[left]) & (newton < high[left]) & (converges | (iteration % 3 != 2))
         moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
         moved = torch.where(gap == 0, y[left], moved)
-        going = (moved - y[left]).abs() > 2 * torch.finfo(y.dtype).eps * moved.abs()
+        going = (moved - y[left]).abs() > 2 * eps * moved.abs()
         y[left] = moved
         left = left[going]
         if not len(left):

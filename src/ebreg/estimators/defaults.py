@@ -84,13 +84,13 @@ def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_member
     n_batches_between = config.validation_every
     patience = config.patience
     if n_iter_no_change is None and patience is not None:
-        patience = max(2 * n_batches_between, config.epochs // 9)
+        patience = max(2 * n_batches_between, config.epochs // 15)
     return replace(
         config,
         schedule="late-decay",
         anchor=None,
         patience=patience,
-        patience_growth=0.8 if n_iter_no_change is None and patience is not None else 0.0,
+        patience_growth=0.5 if n_iter_no_change is None and patience is not None else 0.0,
         validation_rows=config.validation_rows * n_members,
     )
 

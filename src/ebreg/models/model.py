@@ -53,11 +53,13 @@ class Model(nn.Module):
         self.y_units = y_units or Standardizer.identity(n_targets, "y")
         self.bounds = bounds or Bounds.none(n_targets)
         self.calibration: Calibration | None = None
+        self._shares_backbone = False
 
     def _have_members(self) -> None:
         # To be called when all networks are in place.
         E = networks.count_members(self)
         self.calibration = None if E == 1 else Calibration.none(E, self.n_targets)
+        self._shares_backbone = networks.count_members(self.backbone) < E
 
     @property
     def n_members(self) -> int:
@@ -67,7 +69,7 @@ class Model(nn.Module):
     @property
     def shares_backbone(self) -> bool:
         """Whether the members are heads on the features of one backbone."""
-        return networks.count_members(self.backbone) < self.n_members
+        return self._shares_backbone and self.n_members > 1
 
     @classmethod
     def of(cls, parts: Networks, units: Units | None = None) -> Self:

@@ -13,7 +13,7 @@ from ebreg.networks.member_layers import (
     linear_of,
     member_rates,
 )
-from ebreg.networks.mixture_head import MixtureHead
+from ebreg.networks.mixture_head import LinearMixtureHead, MixtureHead
 from ebreg.networks.mlp import MLP
 from ebreg.networks.presets import (
     NETWORKS,
@@ -35,6 +35,7 @@ __all__ = [
     "BoundedEnergy",
     "EnergyHead",
     "FullMixtureHead",
+    "LinearMixtureHead",
     "MemberDropout",
     "MemberEnergyHead",
     "MemberLinear",

@@ -25,7 +25,8 @@ class MemberEnergyHead(nn.Module):
         n_members: E.
         n_features: H.
         n_targets: D.
-        width: Of the layers.
+        width: Of the joint layers.
+        target_width: Of the layer on y.
         n_layers: Number of joint layers; those after the first are residual.
         activation: Name of the activation.
     """
@@ -36,6 +37,7 @@ class MemberEnergyHead(nn.Module):
         n_features: int,
         n_targets: int,
         width: int = 64,
+        target_width: int = 64,
         n_layers: int = 1,
         activation: str = "silu",
     ):
@@ -43,9 +45,9 @@ class MemberEnergyHead(nn.Module):
         checks.one_of("activation", activation, ACTIVATIONS)
         self.n_features, self.n_targets = n_features, n_targets
         self.width, self.activation = width, activation
-        self.target_layer = MemberLinear(n_members, n_targets, width)
+        self.target_layer = MemberLinear(n_members, n_targets, target_width)
         self.from_features = MemberLinear(n_members, n_features, width)
-        self.from_target = MemberLinear(n_members, width, width)
+        self.from_target = MemberLinear(n_members, target_width, width)
         layers = (MemberLinear(n_members, width, width) for _ in range(n_layers - 1))
         self.joint_layers = nn.ModuleList(layers)
         self.output_layer = MemberLinear(n_members, width, 1)

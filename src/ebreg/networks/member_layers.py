@@ -79,12 +79,19 @@ class MemberDropout(nn.Module):
             return x
         rates = self.rates.to(x.dtype).view(-1, 1, 1)
         blocks = x.view(len(rates), len(x) // len(rates), x.shape[-1])
-        return (blocks * (torch.rand_like(blocks) >= rates) / (1 - rates)).view(x.shape)
+        is_kept = _random_bits(blocks) >= (rates * 2**16 - 2**15).round().to(torch.int16)
+        return (blocks * (is_kept / (1 - rates))).view(x.shape)
 
     def keep_members(self, index: Tensor) -> None:
         """Keep the members at an index (e,), in place."""
         self.rates = self.rates[index]
         self._is_active = bool((self.rates > 0).any())
+
+
+def _random_bits(like: Tensor) -> Tensor:
+    # Uniform on the 2^16 numbers of int16: four to a random word, in a quarter of the time of torch.rand.
+    words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+    return words.random_(-(2**63), None).view(torch.int16)[: like.numel()].view(like.shape)
 
 
 def member_rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:

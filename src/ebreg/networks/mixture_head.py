@@ -1,5 +1,6 @@
 """The mixture head: a Gaussian mixture from features of x."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -51,37 +52,62 @@ class MixtureHead(nn.Module):
             raise ValueError(f"min_scale must be a finite number of at least 0, got {min_scale}")
         self.activation, self.min_scale = activation, min_scale
         self.bounds = None if bounds is None or bounds.are_open else bounds
-        # The first layers of the three branches see the same input: one matrix product instead of three.
-        self.hidden = linear(n_features, 3 * n_features)
-        self.means = linear(n_features, n_components * n_targets)
-        self.log_variances = linear(n_features, n_components * n_targets)
-        self.logits = linear(n_features, n_components)
+        self._make_layers(linear)
         if spread:
             levels = (torch.arange(n_components) + 0.5) / n_components
             with torch.no_grad():
-                cast(nn.Linear, self.means).bias.copy_(
-                    torch.special.ndtri(levels).repeat_interleave(n_targets)
-                )
+                self._bias_of_means().copy_(torch.special.ndtri(levels).repeat_interleave(n_targets))
+
+    def _make_layers(self, linear: Linear) -> None:
+        H, D, K = self.n_features, self.n_targets, self.n_components
+        # The first layers of the three branches see the same input: one matrix product instead of three.
+        self.hidden = linear(H, 3 * H)
+        self.means = linear(H, K * D)
+        self.log_variances = linear(H, K * D)
+        self.logits = linear(H, K)
+
+    def _bias_of_means(self) -> Tensor:
+        return cast(nn.Linear, self.means).bias
+
+    def _outputs(self, h: Tensor) -> Sequence[Tensor]:
+        # Means (B, K * D), log variances (B, K * D) and logits (B, K).
+        hidden = ACTIVATIONS[self.activation](self.hidden(h)).chunk(3, dim=1)
+        return self.means(hidden[0]), self.log_variances(hidden[1]), self.logits(hidden[2])
 
     def forward(self, h: Tensor) -> GaussianMixture:
         """(B, H) -> a mixture with batch shape (B,) and event shape (D,)."""
         checks.shape("h", h, ("B", self.n_features))
         # Not in the half precision of the backbone, which would round means and standard deviations.
         with torch.autocast(h.device.type, enabled=False):
-            return self._mixture(h.to(cast(nn.Linear, self.hidden).weight.dtype))
+            return self._mixture(h.to(self._bias_of_means().dtype))
 
     def _mixture(self, h: Tensor) -> GaussianMixture:
-        hidden = ACTIVATIONS[self.activation](self.hidden(h)).chunk(3, dim=1)
         shape = (len(h), self.n_components, self.n_targets)
         # At least single precision, in whatever precision the network computes.
-        log_variances = _at_least_single(self.log_variances(hidden[1]))
+        means, log_variances, logits = map(_at_least_single, self._outputs(h))
         variances = log_variances.clamp(-_LOG_VARIANCE_LIMIT, _LOG_VARIANCE_LIMIT).exp() + self.min_scale**2
-        logits = _at_least_single(self.logits(hidden[2]))
-        means = _at_least_single(self.means(hidden[0])).view(shape)
-        scales = variances.sqrt().view(shape)
+        means, scales = means.reshape(shape), variances.sqrt().view(shape)
         if self.bounds is None:
             return GaussianMixture(logits, means, scales, validate_args=False)
         return TruncatedMixture(logits, means, scales, self.bounds.low, self.bounds.high, validate_args=False)
+
+
+class LinearMixtureHead(MixtureHead):
+    """A Gaussian mixture that is linear in the features; its arguments are those of a :class:`MixtureHead`.
+
+    On features that a network has learned for it, the branches of a :class:`MixtureHead` gain nothing and
+    take most of the time of a step.
+    """
+
+    def _make_layers(self, linear: Linear) -> None:
+        self.outputs = linear(self.n_features, self.n_components * (2 * self.n_targets + 1))
+
+    def _bias_of_means(self) -> Tensor:
+        return cast(nn.Linear, self.outputs).bias[..., : self.n_components * self.n_targets]
+
+    def _outputs(self, h: Tensor) -> Sequence[Tensor]:
+        K, D = self.n_components, self.n_targets
+        return self.outputs(h).split([K * D, K * D, K], dim=1)
 
 
 def _at_least_single(values: Tensor) -> Tensor:

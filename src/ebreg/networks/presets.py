@@ -9,7 +9,7 @@ from ebreg.networks.bounded_energy import BoundedEnergy
 from ebreg.networks.energy_head import EnergyHead
 from ebreg.networks.member_energy_head import MemberEnergyHead
 from ebreg.networks.member_layers import MemberDropout, linear_of
-from ebreg.networks.mixture_head import MixtureHead
+from ebreg.networks.mixture_head import LinearMixtureHead, MixtureHead
 from ebreg.networks.mlp import MLP
 from ebreg.units import Bounds
 
@@ -71,6 +71,9 @@ def table(
         dropout: A rate for each member, after every layer of the backbone; none of them: no dropout.
     """
     heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds, n_members)
+    if n_members > 1:
+        shared = (width, n_targets, n_components, min_scale, bounds, n_members)
+        heads = replace(heads, mixture=_smooth_mixture(LinearMixtureHead, *shared))
     backbone = MLP(
         n_inputs,
         (width, width),
@@ -103,7 +106,20 @@ def smooth_heads(
         n_members: E.
     """
     energy = _smooth_energy(n_features, n_targets, width, n_members)
-    mixture = MixtureHead(
+    shared = (n_features, n_targets, n_components, min_scale, bounds, n_members)
+    return Networks(nn.Identity(), energy, _smooth_mixture(MixtureHead, *shared))
+
+
+def _smooth_mixture(
+    head: type[MixtureHead],
+    n_features: int,
+    n_targets: int,
+    n_components: int,
+    min_scale: float,
+    bounds: Bounds | None,
+    n_members: int,
+) -> nn.Module:
+    return head(
         n_features,
         n_targets,
         n_components,
@@ -113,19 +129,19 @@ def smooth_heads(
         bounds=bounds,
         linear=linear_of(n_members),
     )
-    return Networks(nn.Identity(), energy, mixture)
 
 
 def _smooth_energy(n_features: int, n_targets: int, width: int, n_members: int) -> nn.Module:
     if n_members > 1:
-        return MemberEnergyHead(n_members, n_features, n_targets, width, n_layers=2)
+        return MemberEnergyHead(n_members, n_features, n_targets, width, width, n_layers=2)
     widths = (width, width)
     return EnergyHead(n_features, n_targets, widths, widths, activation="silu", residual=True)
 
 
 def residual_energy(n_features: int, n_targets: int = 1, width: int = 64, n_members: int = 1) -> nn.Module:
     """The energy of a :class:`ebreg.models.ResidualModel`: bounded, and 0 before training."""
-    return BoundedEnergy(MemberEnergyHead(n_members, n_features, n_targets, width))
+    # Few numbers describe a target: all else that it costs to evaluate g at a draw is proportional to them.
+    return BoundedEnergy(MemberEnergyHead(n_members, n_features, n_targets, width, target_width=16))
 
 
 NETWORKS: dict[str, Callable[..., Networks]] = {

@@ -23,6 +23,22 @@ class Draws:
     y: Tensor
     taken: Tensor | None = None
 
+    def with_target(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """All that takes part in NCE, and where the target is among it.
+
+        The target is in the place of the draw whose stratum it took, and before draws that are independent.
+
+        Args:
+            y: Targets, shape (B, D).
+
+        Returns:
+            Values (N, B, D), and the place of the target among them, (B,).
+        """
+        if self.taken is None:
+            return torch.cat([y[None], self.y]), y.new_zeros(len(y), dtype=torch.long)
+        places = self.taken[None, :, None].expand(1, *y.shape)
+        return self.y.scatter(0, places, y[None]), self.taken
+
     def as_noise(self, f: Tensor) -> Tensor:
         """Energies (M, B) of the draws that NCE may use: the target takes part in place of one of them."""
         return f if self.taken is None else f.scatter(0, self.taken[None], -torch.inf)

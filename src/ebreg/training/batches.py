@@ -18,7 +18,7 @@ class Data(Protocol):
     def __len__(self) -> int:
         """Number of examples."""
 
-    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets (B, D) of a batch."""
 
 
@@ -104,9 +104,10 @@ class ExampleData:
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
+        index = index.tolist() if isinstance(index, Tensor) else list(index)
         if hasattr(self._examples, "__getitems__"):
-            got = self._examples.__getitems__(list(index))
+            got = self._examples.__getitems__(index)
             if isinstance(got, tuple):
                 return got
         else:
@@ -155,7 +156,7 @@ class Augmented:
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitems__(self, index: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __getitems__(self, index: Sequence[int] | Tensor) -> tuple[Tensor, Tensor]:
         """A batch before augmentation: the training loop applies it, with its own random numbers."""
         return self._examples.__getitems__(index)
 

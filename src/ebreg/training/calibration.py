@@ -16,7 +16,8 @@ from ebreg.units import Standardizer
 _PSEUDO_ROWS = 8.0
 # A temperature must gain this many standard errors of its mean gain, or it is 1.
 _WORTH = 2.0
-_TEMPERATURES = tuple(2 ** (k / 8) for k in range(-4, 9) if k)
+_WARMER = tuple(2 ** (k / 8) for k in range(1, 9))
+_COOLER = tuple(2 ** (-k / 8) for k in range(1, 5))
 _N_ROWS = 4096  # evaluated at once, in all blocks together
 
 
@@ -96,13 +97,18 @@ def background_share(log_p: Tensor, log_background: Tensor, row_weights: Tensor)
 def _best_temperature(
     log_densities: Callable[[float], Tensor], before: Tensor, weights: Tensor, row_weights: Tensor
 ) -> tuple[float, Tensor]:
-    # The temperature, and the log of the mean density with it, (n,).
+    # The temperature, and the log of the mean density with it, (n,): up or down in small steps while the
+    # likelihood rises.
     best, log_p = 1.0, before
-    for temperature in _TEMPERATURES:
-        tried = _log_mean(log_densities(temperature), weights)
-        if (row_weights * (tried - log_p)).sum() > 0 and _is_worth_it(tried - before):
+    for temperatures in (_WARMER, _COOLER):
+        for temperature in temperatures:
+            tried = _log_mean(log_densities(temperature), weights)
+            if (row_weights * (tried - log_p)).sum() <= 0:
+                break
             best, log_p = temperature, tried
-    return best, log_p
+        if best != 1:
+            break
+    return (best, log_p) if _is_worth_it(log_p - before) else (1.0, before)
 
 
 def _is_worth_it(gain: Tensor) -> bool:

@@ -46,10 +46,10 @@ class Processes:
         """Positions of this process's rows in a batch of n."""
         return torch.arange(self.rank, n, self.count)
 
-    def total(self, *values: float) -> list[float]:
+    def total(self, *values: float | Tensor) -> list[float]:
         """Sums over the processes."""
         if self.count == 1:
-            return list(values)
+            return [float(value) for value in values]
         tensor = torch.tensor(values, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return tensor.tolist()

@@ -35,7 +35,7 @@ class Progress:
     epoch: int = 0
     batch: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
-    sums: dict[str, float] = field(default_factory=dict)
+    sums: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
 
 

@@ -1,6 +1,7 @@
 """Step: one optimiser step on a batch."""
 
 import math
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
@@ -28,7 +29,9 @@ class Step:
     def __init__(self, state: State, data: Data, config: TrainingConfig, processes: Processes):
         self._state, self._config, self._processes = state, config, processes
         self._device = state.method.model.reference.device
-        self._weights, self._augmentation = weights_of(data), augmentation_of(data)
+        has_weights = getattr(data, "weights", None) is not None
+        self._weights = weights_of(data) if has_weights else None
+        self._augmentation = augmentation_of(data)
 
     def __call__(self, index: Tensor, stage: Stage, t: float) -> None:
         """Train on a batch, and add its losses to those of the epoch.
@@ -45,24 +48,28 @@ class Step:
         # draws do not depend on the number of processes. A process without rows repeats one at weight 0.
         points = stage.learner.points(E * B, self._state.noise)
         augmentation_points = self._augmentation_points(G * B)
-        own = self._processes.own(B)
-        scale = self._processes.count / B if len(own) else 0.0
-        own = own if len(own) else torch.zeros(1, dtype=torch.long)
-        rows = index[:, own].flatten()
-        x, y = (values.to(self._device) for values in stage.data.__getitems__(rows.tolist()))
+        if self._processes.count == 1:
+            own, rows, scale = None, index.flatten(), 1 / B
+        else:
+            own = self._processes.own(B)
+            scale = self._processes.count / B if len(own) else 0.0
+            own = own if len(own) else torch.zeros(1, dtype=torch.long)
+            rows = index[:, own].flatten()
+            points = points.unflatten(1, (E, B))[:, :, own].flatten(1, 2)
+        x, y = (values.to(self._device) for values in stage.data.__getitems__(rows))
         if self._augmentation is not None:
-            own_points = augmentation_points.view(G, B, -1)[:, own].flatten(0, 1)
-            x, y = self._augmentation(x, y, own_points.to(self._device))
-        weights = self._weights[rows]
+            own_points = augmentation_points.view(G, B, -1)[:, slice(None) if own is None else own]
+            x, y = self._augmentation(x, y, own_points.flatten(0, 1).to(self._device))
+        weights = None if self._weights is None else self._weights[rows]
         if model.shares_backbone:
-            y, weights = y.repeat(E, 1), weights.repeat(E)
-        points = points.unflatten(1, (E, B))[:, :, own].flatten(1, 2)
+            y, weights = y.repeat(E, 1), None if weights is None else weights.repeat(E)
         losses = self._losses(stage, x, y, points.to(self._device), weights)
-        loss = scale * torch.stack([values.sum() for values in losses.values()]).sum()
-        self._update(loss, x, y)
+        totals = torch.stack([values.sum() for values in losses.values()])
+        self._update(scale * totals.sum(), x, y)
+        # Added on the device: reading a number would wait for it.
+        shares = totals.detach().double() * (scale * B / (E * self._processes.count))
         sums = self._state.progress.sums
-        for name, values in losses.items():
-            share = scale * values.detach().sum().item() * B / (E * self._processes.count)
+        for name, share in zip(losses, shares, strict=True):
             sums[name] = sums.get(name, 0.0) + share
 
     def _set_learning_rate(self, t: float) -> None:
@@ -74,12 +81,14 @@ class Step:
         n_points = 0 if self._augmentation is None else self._augmentation.n_points
         return torch.rand(B, n_points, generator=self._state.noise)
 
-    def _losses(self, stage: Stage, x: Tensor, y: Tensor, points: Tensor, weights: Tensor) -> Losses:
+    def _losses(self, stage: Stage, x: Tensor, y: Tensor, points: Tensor, weights: Tensor | None) -> Losses:
         """The weighted losses of this process's rows, each of shape (b,)."""
         dtype = PRECISIONS[self._config.precision]
-        autocast = torch.autocast(self._device.type, dtype=dtype, enabled=dtype is not None)
+        autocast = nullcontext() if dtype is None else torch.autocast(self._device.type, dtype=dtype)
         with autocast, stage.inputs(self._state.method):
             losses: Losses = stage.parallel(x, y, points)
+        if weights is None:
+            return losses
         weights = weights.to(self._device)
         return {name: weights.to(values.dtype) * values for name, values in losses.items()}
 

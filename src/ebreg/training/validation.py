@@ -38,7 +38,7 @@ def validation_nll(
 def _nll(method: Method, data: Data, rows: Tensor, stage: Stage) -> Tensor:
     # Of some rows of each block, (G, n).
     model, n = method.model, rows.shape[1]
-    x, y = (values.to(model.reference.device) for values in data.__getitems__(rows.flatten().tolist()))
+    x, y = (values.to(model.reference.device) for values in data.__getitems__(rows.flatten()))
     y = y.repeat(model.n_members, 1) if model.shares_backbone else y
     with stage.inputs(method):
         nll = method.validation_nll(x, y).cpu().double()
