@@ -365,26 +365,17 @@ class GaussianMixture(Distribution):
         levels, exact = q.flatten(), self.double()
         # In single precision first, which leaves two steps or three in double precision; some at a time, in
         # the order of the rows, as many as the cache holds.
-        shift, unit = exact._common_units()
-        rough = exact.rescaled(-shift / unit, 1 / unit).to(torch.float32)
+        rough = exact.to(torch.float32)
         y, order = torch.empty_like(levels), rows.argsort(stable=True)
         for some in order.split(max(1, _QUANTILE_NUMBERS // exact.logits.shape[1])):
             own = rows[some]
             start = rough._solve(levels[some].float(), own).double()
-            y[some] = exact._solve(levels[some], own, shift + unit * start)
+            y[some] = exact._solve(levels[some], own, start)
         if gradients.tracked(self.logits, self.means, self.scales):
             mass, density = self.to(torch.float64)._cdf_and_density(y, rows)
             sparsity = gradients.sparsity(density.detach(), levels, exact.stddev[rows, 0])
             y = gradients.quantile(y, mass, sparsity)
         return y.reshape(q.shape).to(self.means.dtype)
-
-    def _common_units(self) -> tuple[Tensor, Tensor]:
-        # A place and a width that suit all rows, (D,) each.
-        if not len(self):
-            return torch.zeros_like(self.means[0, 0]), torch.ones_like(self.means[0, 0])
-        shift = self.means.mean(dim=(0, 1))
-        width = (self.means - shift).abs().amax(dim=(0, 1)) + self.scales.amax(dim=(0, 1))
-        return shift, width.clamp(torch.finfo(width.dtype).tiny, torch.finfo(width.dtype).max)
 
     def _solve(self, levels: Tensor, rows: Tensor, start: Tensor | None = None) -> Tensor:
         # Quantiles of a single target in the named rows, in the precision of this mixture: (n,) -> (n,).

@@ -44,12 +44,15 @@ def solve_quantile(
         cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
         low: Ends of the brackets, shape (n,).
         high: The same.
-        start: Values to start from, shape (n,); None: the middle of the brackets.
+        start: Values to start from, shape (n,); where they are NaN, and without them, the middle of the
+            brackets.
 
     Returns:
         Shape (n,).
     """
-    y = 0.5 * (low + high) if start is None else torch.minimum(torch.maximum(start, low), high)
+    y = 0.5 * (low + high)
+    if start is not None:
+        y = torch.where(start.isnan(), y, torch.minimum(torch.maximum(start, low), high))
     eps = torch.finfo(y.dtype).eps
     left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
     gaps = torch.full_like(y, torch.inf)

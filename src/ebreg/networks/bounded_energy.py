@@ -1,4 +1,4 @@
-"""BoundedEnergy: an energy that stays within a limit, and is 0 before training."""
+"""BoundedEnergy: an energy that stays within limits, and is 0 before training."""
 
 import torch
 from torch import Tensor, nn
@@ -7,16 +7,22 @@ from ebreg.networks.member_energy_head import MemberEnergyHead
 
 
 class BoundedEnergy(nn.Module):
-    r"""g(x, y) = L tanh(e(x, y) / L): a correction of log q that changes no density by more than exp(2 L).
+    r"""A correction g of log q with bounds, from an energy e:
+
+    .. math:: g = L \tanh(e / L) \text{ where } e < 0, \quad U \tanh(e / U) \text{ elsewhere}
+
+    U is the smaller one. Where q has next to no mass, there are neither targets nor draws to learn from, and a
+    large g would move mass there. Little is lost: where targets are, q has mass, as it learns from them too.
 
     Args:
         head: e; its output layer is set to 0, so that training starts from q itself.
-        limit: L.
+        fall: L.
+        rise: U.
     """
 
-    def __init__(self, head: MemberEnergyHead, limit: float = 8.0):
+    def __init__(self, head: MemberEnergyHead, fall: float = 8.0, rise: float = 2.0):
         super().__init__()
-        self.head, self.limit = head, limit
+        self.head, self.fall, self.rise = head, fall, rise
         nn.init.zeros_(head.output_layer.weight)
         nn.init.zeros_(head.output_layer.bias)
 
@@ -27,4 +33,7 @@ class BoundedEnergy(nn.Module):
 
     def forward(self, h: Tensor, y: Tensor) -> Tensor:
         """Features (B, H) and targets (M, B, D) or (B, D) -> g, (M, B) or (B,)."""
-        return self.limit * torch.tanh(self.head(h, y) / self.limit)
+        e = self.head(h, y)
+        return torch.where(
+            e < 0, self.fall * torch.tanh(e / self.fall), self.rise * torch.tanh(e / self.rise)
+        )
