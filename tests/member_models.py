@@ -48,9 +48,9 @@ def member_networks(kind: type[Model], D: int, n_members: int, scale: Units, wid
     parts = networks.table(2, D, K, width, bounds=bounds, n_members=n_members)
     linear = networks.linear_of(n_members)
     mixture = LinearMixtureHead(width, D, K, min_scale=1e-3, spread=True, bounds=bounds, linear=linear)
-    head: nn.Module = MemberEnergyHead(n_members, width, D, width, n_layers=2)
+    head: nn.Module = MemberEnergyHead(n_members, width, D, width, width, n_layers=2)
     if kind is ResidualModel:
-        head = BoundedEnergy(MemberEnergyHead(n_members, width, D, width))
+        head = BoundedEnergy(MemberEnergyHead(n_members, width, D, width, width))
     return replace(parts, energy=head, mixture=mixture)
 
 

@@ -24,9 +24,9 @@ PAGES = [
 
 # What a page shows, and what runs instead if the former takes long and tests nothing more.
 QUICKER = {
-    "README.md": {"EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=30)"},
+    "README.md": {"EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=50)"},
     "getting-started.md": {
-        "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=12)",
+        "EnergyRegressor(random_state=0)": "EnergyRegressor(random_state=0, max_iter=24)",
         "MixtureDensityRegressor(random_state=0)": "MixtureDensityRegressor(random_state=0, max_iter=2)",
     },
     "scikit-learn.md": {"n_jobs=2": "n_jobs=1"},  # other processes import everything again

@@ -27,6 +27,7 @@ E, N = 3, 40
 CONFIG = TrainingConfig(epochs=4, batch_size=8, learning_rate=1e-2, seed=5)
 # Few rows and a high rate: members overfit, and stop, at different times.
 STOPPING = replace(CONFIG, epochs=30, learning_rate=3e-2, patience=3)
+IMPATIENT = replace(STOPPING, patience=1)
 KINDS = {"mdn-nll": MixtureModel, "residual-nce": ResidualModel}
 
 
@@ -102,8 +103,8 @@ def test_a_steep_member_is_clipped_alone():
     steep = build()
     with torch.no_grad():
         for member in (method, steep):
-            member.model.head.means.bias[1] += 0.1
-        steep.model.head.means.bias[0] += 50.0  # a gradient some thousand times as long
+            member.model.head.outputs.bias[1] += 0.1
+        steep.model.head.outputs.bias[0, 0, 0] += 50.0  # a gradient some thousand times as long
     for each in (method, steep):
         fit(each, data(), held_out(), config, progress=False)
     assert_same(tensors(method), tensors(steep), [1, 2])
@@ -272,7 +273,7 @@ def test_patience_grows_with_the_best_epoch():
 def whole():
     """A training with dropout and draws that is not stopped, and when members were left out."""
     method = build("residual-nce", (0.0, 0.2, 0.2))
-    result = fit(method, data(), held_out(), STOPPING, progress=False)
+    result = fit(method, data(), held_out(), IMPATIENT, progress=False)
     counts = [block_count(entry) for entry in result.history]
     assert counts[-1] < E
     return tensors(method), result, counts
@@ -280,7 +281,7 @@ def whole():
 
 def resumed(path: Path) -> tuple[dict[str, Tensor], loop.Training]:
     method = build("residual-nce", (0.0, 0.2, 0.2))
-    result = fit(method, data(), held_out(), STOPPING, path, resume=True, progress=False)
+    result = fit(method, data(), held_out(), IMPATIENT, path, resume=True, progress=False)
     return tensors(method), result
 
 
@@ -295,7 +296,7 @@ def test_a_run_killed_after_members_were_left_out_resumes_to_the_same_bits(tmp_p
 
     path, method = tmp_path / "run.safetensors", build("residual-nce", (0.0, 0.2, 0.2))
     with pytest.raises(KilledError):
-        fit(method, data(), held_out(), STOPPING, path, progress=False, after_epoch=die)
+        fit(method, data(), held_out(), IMPATIENT, path, progress=False, after_epoch=die)
     found, result = resumed(path)
     assert_same(found, weights)
     assert result.history == expected.history
@@ -305,7 +306,7 @@ def test_a_run_killed_after_members_were_left_out_resumes_to_the_same_bits(tmp_p
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_to_the_same_bits(tmp_path, whole, monkeypatch):
     weights, expected, counts = whole
     path, method = tmp_path / "run.safetensors", build("residual-nce", (0.0, 0.2, 0.2))
-    config = replace(STOPPING, checkpoint_every=3)
+    config = replace(IMPATIENT, checkpoint_every=3)
     kill_after(monkeypatch, 4 * (len(counts) - 1) + 3)
     with pytest.raises(KilledError):
         fit(method, data(), held_out(), config, path, progress=False)
@@ -318,7 +319,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_to_the_same_bits(tmp_pat
 def test_a_finished_run_resumes_to_itself(tmp_path, whole):
     weights, expected, _ = whole
     path, method = tmp_path / "run.safetensors", build("residual-nce", (0.0, 0.2, 0.2))
-    fit(method, data(), held_out(), STOPPING, path, progress=False)
+    fit(method, data(), held_out(), IMPATIENT, path, progress=False)
     found, result = resumed(path)
     assert_same(found, weights)
     assert result.history == expected.history
@@ -338,7 +339,7 @@ def test_ctrl_c_keeps_the_best_weights_of_every_member(candidates):
             signal.raise_signal(signal.SIGINT)
 
     method = build()
-    result = fit(method, data(), held_out(), STOPPING, progress=False, after_epoch=interrupt)
+    result = fit(method, data(), held_out(), IMPATIENT, progress=False, after_epoch=interrupt)
     assert result.interrupted
     assert len(result.history) == 6
     for e in range(E):

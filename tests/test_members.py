@@ -308,10 +308,9 @@ def gaussians(means: list[list[float]], scale: float, unit: float = 1.0) -> Mixt
     model.y_units = Standardizer(torch.zeros(D), torch.full((D,), unit, dtype=torch.float64))
     head = model.head
     with torch.no_grad():
-        for layer in (head.means, head.log_variances):
-            layer.weight.zero_()
-        head.means.bias.copy_(torch.tensor(means)[:, None])
-        head.log_variances.bias.fill_(2 * math.log(scale))
+        head.outputs.weight.zero_()
+        head.outputs.bias[:, 0, :D] = torch.tensor(means)
+        head.outputs.bias[:, 0, D : 2 * D] = 2 * math.log(scale)
     head.min_scale = 0.0
     return model
 

@@ -31,8 +31,8 @@ def build(D: int = 1, size: float = 1.0, limit: float = 8.0, bounds: Bounds | No
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(0)
         parts = networks.table(2, D, 3, H, bounds=units.standard_bounds)
-        head = MemberEnergyHead(1, H, D, H)
-        energy = BoundedEnergy(head, limit)
+        head = MemberEnergyHead(1, H, D, H, H)
+        energy = BoundedEnergy(head, fall=limit, rise=limit)
         with torch.no_grad():
             head.output_layer.weight += size * torch.randn_like(head.output_layer.weight)
             head.output_layer.bias += size
@@ -85,13 +85,16 @@ def test_no_density_moves_from_the_proposal_by_more_than_twice_the_limit(D, limi
     assert change.abs().max() > 0.8 * limit  # the limit is reached, or this shows nothing
 
 
-def test_limit_bends_the_energy_smoothly():
+def test_limits_bend_the_energy_smoothly():
     head = MemberEnergyHead(1, H, 1, H).double()
-    energy = BoundedEnergy(head, limit=2.0)
+    energy = BoundedEnergy(head, fall=3.0, rise=2.0)
     with torch.no_grad():
-        head.output_layer.weight.copy_(normal(1, H, 1))
+        head.output_layer.weight.copy_(5 * normal(1, H, 1))
     h, y = normal(B, H), normal(B, 1)
-    torch.testing.assert_close(energy(h, y), 2 * torch.tanh(head(h, y) / 2))
+    e, g = head(h, y), energy(h, y)
+    assert e.min() < -0.5
+    assert e.max() > 0.5
+    torch.testing.assert_close(g, torch.where(e < 0, 3 * torch.tanh(e / 3), 2 * torch.tanh(e / 2)))
     assert energy.n_targets == 1
 
 

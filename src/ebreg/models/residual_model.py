@@ -30,8 +30,8 @@ class ResidualModel(EnergyModel):
     r"""p(y | x) proportional to :math:`q(y | x) \exp g(x, y)`, with a bounded g.
 
     f = log q + g. No density ratio p / q exceeds :math:`\exp(U + L)`, with -L and U the bounds of g: where q
-    has no mass, p has none, and nothing needs to be searched for outside of it. ``energy`` is g. The tail of p is
-    that of q; ``tail`` says only where nodes lie.
+    has no mass, p has none, and nothing needs to be searched for outside of it. ``energy`` is g. The tail of
+    p is that of q; ``tail`` says only where nodes lie.
     """
 
     @classmethod

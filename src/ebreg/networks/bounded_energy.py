@@ -7,12 +7,12 @@ from ebreg.networks.member_energy_head import MemberEnergyHead
 
 
 class BoundedEnergy(nn.Module):
-    r"""A correction g of log q with bounds, from an energy e:
+    r"""A correction g of log q within bounds, from an energy e.
 
     .. math:: g = L \tanh(e / L) \text{ where } e < 0, \quad U \tanh(e / U) \text{ elsewhere}
 
-    U is the smaller one. Where q has next to no mass, there are neither targets nor draws to learn from, and a
-    large g would move mass there. Little is lost: where targets are, q has mass, as it learns from them too.
+    U is the smaller one. Where q has next to no mass, there are neither targets nor draws to learn from, and
+    a large g would move mass there. Little is lost: where targets are, q has mass, as it learns from them.
 
     Args:
         head: e; its output layer is set to 0, so that training starts from q itself.
