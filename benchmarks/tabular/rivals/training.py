@@ -51,8 +51,8 @@ class Training:
     learning_rates: tuple[float, ...] = (0.001, 0.003, 0.01)
     weight_decay: float = 1e-4
     averaging: float = 0.99
-    max_steps: int = 20_000
-    patience: int = 2_000
+    max_steps: int = 10_000
+    patience: int = 1_000
 
     def chosen(
         self, make: Make, log_prob: LogProb, rows: "Tensors", validation: "Tensors", seed: int
