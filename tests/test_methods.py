@@ -95,11 +95,11 @@ FAMILY = {
     ),
     "residual-nce": (
         lambda D, K, M: ResidualNCE(residual_model(D, K), M),
-        {"nce": {"backbone", "energy"}, "nll": {"backbone", "q"}},
+        {"nce": {"backbone", "energy"}, "offset": {"backbone", "energy"}, "nll": {"backbone", "q"}},
     ),
     "residual-nce mdn": (
         lambda D, K, M: ResidualNCE(residual_model(D, K), M, proposal_loss="mdn"),
-        {"nce": {"backbone", "energy"}, "mdn": {"backbone", "q"}},
+        {"nce": {"backbone", "energy"}, "offset": {"backbone", "energy"}, "mdn": {"backbone", "q"}},
     ),
 }
 

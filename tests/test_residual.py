@@ -140,6 +140,35 @@ def test_loss_of_g_is_nce_with_the_proposal_as_noise(D, draws):
     torch.testing.assert_close(values(method, D)["nce"], expected, rtol=1e-10, atol=1e-10)
 
 
+def test_an_offset_of_g_costs_its_square_and_changes_nothing_else():
+    method = ResidualNCE(build(size=0.1, limit=1e6), n_draws=5)
+    bias = method.model.energy.head.output_layer.bias
+    losses = []
+    for _ in range(3):  # g grows by 4 each time
+        losses.append(values(method))
+        with torch.no_grad():
+            bias += 4.0
+    first, second, third = (each["offset"] / 0.03 for each in losses)
+    torch.testing.assert_close(
+        first - 2 * second + third, torch.full_like(first, 2 * 4.0**2), rtol=1e-6, atol=0
+    )
+    torch.testing.assert_close(losses[2]["nce"], losses[0]["nce"], rtol=1e-9, atol=1e-9)
+
+
+def test_training_keeps_g_away_from_its_lower_bound():
+    # From there it could raise a far tail of q by ten nats, and most of the mass would be there.
+    x, y = data(n=200)
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        model = ResidualModel.for_table(x, y)
+        with torch.no_grad():
+            model.energy.head.output_layer.bias -= 6.0
+    config = TrainingConfig(epochs=20, batch_size=50, learning_rate=1e-2, averaging=None)
+    fit(ResidualNCE(model), (x, y), config=config, progress=False)
+    with torch.no_grad():
+        assert model._log_mean_exp_g(model.features(x), 64).min() > -2
+
+
 @TARGETS
 def test_losses_of_the_proposal(D):
     _, log_q_y, f, log_q, _ = terms(ResidualNCE(build(D), n_draws=5), D)

@@ -33,6 +33,8 @@ from ebreg.units import Tail
 
 Losses = dict[str, Tensor]
 
+# Weight of the squared mean of a correction over the draws of a row.
+_OFFSET = 0.03
 # Draws to train the proposal of a fixed method: as many as the joint methods use.
 _N_STRATA = 32
 
@@ -331,7 +333,8 @@ class ResidualNCE(Method):
     """A correction g of log q by NCE (Eq. 6) with q as the noise; not in the paper.
 
     With f = log q + g, the logits f - log q are g alone: no density is evaluated for it. The backbone learns
-    from both losses.
+    from both losses. Eq. (6) leaves a constant of each row open, and g has bounds: a weak third loss, the
+    squared mean of g, keeps it from drifting to the lower one, from where g could raise far tails of q.
 
     Args:
         model: The model.
@@ -357,7 +360,7 @@ class ResidualNCE(Method):
         return self.sampler.points(B, self.model.n_targets, generator)
 
     def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The loss ``nce`` of g, and ``nll`` or ``mdn`` of q."""
+        """The losses ``nce`` and ``offset`` of g, and ``nll`` or ``mdn`` of q."""
         h, y = self.model.features(x), self.model.standardize(y)
         q = self.model.q(h)
         draws = self.sampler(q, y, u)
@@ -367,6 +370,7 @@ class ResidualNCE(Method):
         zero = torch.zeros_like(g)
         return {
             "nce": nce(g_y, zero[0], noise, zero),
+            "offset": _OFFSET * g.mean(dim=0).square(),
             self.proposal_loss: self._of_proposal(q, h, y, draws.y),
         }
 

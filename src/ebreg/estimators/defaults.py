@@ -84,7 +84,7 @@ def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_member
     n_batches_between = config.validation_every
     patience = config.patience
     if n_iter_no_change is None and patience is not None:
-        patience = max(2 * n_batches_between, config.epochs // 15)
+        patience = max(2 * n_batches_between, config.epochs // 12)
     return replace(
         config,
         schedule="late-decay",

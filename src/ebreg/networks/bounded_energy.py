@@ -20,7 +20,7 @@ class BoundedEnergy(nn.Module):
         rise: U.
     """
 
-    def __init__(self, head: MemberEnergyHead, fall: float = 8.0, rise: float = 2.0):
+    def __init__(self, head: MemberEnergyHead, fall: float = 8.0, rise: float = 1.0):
         super().__init__()
         self.head, self.fall, self.rise = head, fall, rise
         nn.init.zeros_(head.output_layer.weight)
