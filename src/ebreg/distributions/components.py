@@ -46,7 +46,7 @@ def place(weights: Tensor, log_joint: Tensor, share_below: Tensor, u: Tensor) ->
     Returns:
         Shape (B,), in [0, 1].
     """
-    responsibility = log_joint.softmax(dim=1)
+    responsibility = log_joint.T.softmax(dim=0).T  # several times faster than along the rows
     component = (u[:, None] > responsibility.cumsum(dim=1)[:, :-1]).sum(dim=1, keepdim=True)
     places = weights.cumsum(dim=1) - weights * (1 - share_below)
     return places.gather(1, component)[:, 0].clamp(0, 1)

@@ -56,7 +56,7 @@ class GaussianMixture(Distribution):
                 checks.finite(name, value)
             if not (scales > 0).all():
                 raise ValueError(f"scales must be above 0, got {scales.min().item()}")
-        self.logits = logits.log_softmax(dim=1)
+        self.logits = logits.T.log_softmax(dim=0).T  # several times faster than along the rows
         self.means = means
         self.scales = scales
         super().__init__(means.shape[:1], means.shape[2:], validate_args=False)

@@ -75,4 +75,7 @@ class MemberEnergyHead(nn.Module):
         a = act((z_x + z_y.view(E, M, B, J)).view(z_y.shape))
         for layer in self.joint_layers:
             a = a + act(layer(a))
-        return self.output_layer(a).view(E, M, B).transpose(0, 1).reshape(M, E * B)
+        # A product with a single column is several times slower than the sum that it is.
+        weight, bias = self.output_layer.weight, self.output_layer.bias
+        f = (a.view(E, M * B, J) * weight.transpose(1, 2)).sum(dim=-1) + bias[:, 0]
+        return f.view(E, M, B).transpose(0, 1).reshape(M, E * B)
