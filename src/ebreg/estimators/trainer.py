@@ -1,17 +1,24 @@
-"""Trainer: the two trainings of a fit, with early stopping and then on all rows."""
+"""Trainer: the trainings of a fit: with early stopping, of a correction, and then on all rows."""
 
 import copy
 import multiprocessing
 import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
 
 from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TrustWarning
 from ebreg.estimators import defaults
 from ebreg.estimators.recipe import Recipe
 from ebreg.methods import Method
-from ebreg.training import HeldOut, fit
+from ebreg.models import ResidualModel
+from ebreg.networks import BoundedEnergy
+from ebreg.training import HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.calibration import calibrate
 from ebreg.training.loop import Training
@@ -43,22 +50,33 @@ class Trainer:
     def run(
         self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, all_rows: TensorData
     ) -> tuple[Training, Training]:
-        """Train in place, and fine-tune on all rows; returns the record of the first training and of both."""
-        training = self.train(method, data, validation)
+        """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
+        first, *later = method.in_turn()
+        training = final = self.train(first, data, validation)
+        for correction in later:
+            if not final.interrupted:
+                final = self.correct(correction, data, validation, final)
         held_out = isinstance(validation, HeldOut)
         if isinstance(validation, HeldOut) and training.best_epoch is not None:
             # In double precision: members have close densities, and weights magnify rounding errors.
             calibrate(method.model.to_float64(), data, validation, self.recipe.n_settings)
             method.model.to_float32()
-        if not self.recipe.refit or training.interrupted or not (held_out or len(data) < len(all_rows)):
-            return training, training
-        return training, self.fine_tune(method, all_rows, training)
+        if not self.recipe.refit or final.interrupted or not (held_out or len(data) < len(all_rows)):
+            return training, final
+        return training, self.fine_tune(first, all_rows, training, final)
 
     def train(self, method: Method, data: TensorData, validation: TensorData | HeldOut | None) -> Training:
         """Train in place; with validation rows, the weights of the best epoch are kept."""
-        n_held_out = validation.index.shape[1] if isinstance(validation, HeldOut) else 0
+        training = fit(method, data, validation, self._config(data, validation), progress=self._progress)
+        if training.best_epoch is not None and validation is not None:
+            _warn_if_diverged(kept_nll(training), data, validation)
+        if training.interrupted:
+            _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
+        return training
+
+    def _config(self, data: TensorData, validation: TensorData | HeldOut | None) -> TrainingConfig:
         config = defaults.training_config(
-            len(data) - n_held_out,
+            _n_rows(data, validation),
             validated=validation is not None,
             max_iter=self.max_iter,
             batch=self.batch_size,
@@ -67,22 +85,46 @@ class Trainer:
             weight_decay=self.weight_decay,
             seed=self.seed,
         )
-        if self.recipe.n_members > 1:
-            config = defaults.member_config(config, self.n_iter_no_change, self.recipe.n_members)
-        training = fit(method, data, validation, config, progress=self._progress)
-        if training.best_epoch is not None and validation is not None:
-            _warn_if_diverged(kept_nll(training), data, validation)
-        if training.interrupted:
-            _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
-        return training
+        if self.recipe.n_members == 1:
+            return config
+        return defaults.member_config(config, self.n_iter_no_change, self.recipe.n_members)
 
-    def fine_tune(self, method: Method, data: TensorData, before: Training) -> Training:
-        """Train on all rows, those for validation included; returns the record of both trainings.
+    def correct(
+        self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, before: Training
+    ) -> Training:
+        """Train a correction of what was trained before, which stays; returns the record of both trainings.
+
+        Members that it does not help on their validation rows are left without.
+        """
+        model = method.model
+        assert isinstance(model, ResidualModel)
+        assert isinstance(model.energy, BoundedEnergy)
+        config = defaults.correction_config(
+            self._config(data, validation), _n_rows(data, validation), len(before.history), self.max_iter
+        )
+        with frozen(model.backbone, model.proposal):
+            training = fit(method, data, validation, config, progress=self._progress)
+        if training.best_epoch is not None:
+            helped = torch.tensor(kept_nlls(training)) < torch.tensor(kept_nlls(before))
+            model.energy.reset(~helped.expand(model.n_members))
+        if training.interrupted:
+            _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
+        history = before.history + training.history
+        return replace(before, history=history, interrupted=training.interrupted)
+
+    def fine_tune(self, method: Method, data: TensorData, first: Training, before: Training) -> Training:
+        """Train on all rows, those for validation included; returns the record of all trainings.
 
         An interrupt restores the weights from before.
+
+        Args:
+            method: What is trained.
+            data: All rows.
+            first: The first training, whose number of epochs decides for how many this one takes.
+            before: The record of all trainings before.
         """
         config = defaults.fine_tuning_config(
-            len(data), _n_epochs_kept(before), self.batch_size, self.recipe, self.weight_decay, self.seed
+            len(data), _n_epochs_kept(first), self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
         training = fit(method, data, config=config, progress=self._progress)
@@ -113,12 +155,36 @@ def _n_epochs_kept(training: Training) -> int:
     return round(sum(epochs) / len(epochs)) + 1
 
 
+def _n_rows(data: TensorData, validation: TensorData | HeldOut | None) -> int:
+    # That a member is trained on.
+    return len(data) - (validation.index.shape[1] if isinstance(validation, HeldOut) else 0)
+
+
+@contextmanager
+def frozen(*modules: nn.Module) -> Iterator[None]:
+    """Modules that do not learn for a while."""
+    learning = [p for module in modules for p in module.parameters() if p.requires_grad]
+    for parameter in learning:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learning:
+            parameter.requires_grad_(True)
+
+
 def kept_nll(training: Training) -> float:
     """NLL of the validation rows with the weights that were kept; the mean over the members."""
+    nlls = kept_nlls(training)
+    return sum(nlls) / len(nlls)
+
+
+def kept_nlls(training: Training) -> list[float]:
+    """The same of each member; one number where members share their validation rows."""
     best, history = training.best_epoch, training.history
     if not isinstance(best, list):
-        return history[-1 if best is None else best]["validation_nll"]
-    return sum(history[epoch][f"validation_nll_{i}"] for i, epoch in enumerate(best)) / len(best)
+        return [history[-1 if best is None else best]["validation_nll"]]
+    return [history[epoch][f"validation_nll_{i}"] for i, epoch in enumerate(best)]
 
 
 def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData | HeldOut) -> None:

@@ -26,6 +26,12 @@ class BoundedEnergy(nn.Module):
         nn.init.zeros_(head.output_layer.weight)
         nn.init.zeros_(head.output_layer.bias)
 
+    @torch.no_grad()
+    def reset(self, members: Tensor) -> None:
+        """Set g of some members to 0 again, given as a mask (E,)."""
+        for parameter in (self.head.output_layer.weight, self.head.output_layer.bias):
+            parameter[members] = 0.0
+
     @property
     def n_targets(self) -> int:
         """D."""

@@ -69,6 +69,8 @@ def table(
         bounds: See :func:`smooth_heads`.
         n_members: E.
         dropout: A rate for each member, after every layer of the backbone; none of them: no dropout.
+
+    Several members have one layer more in the backbone, and a mixture that is linear in its features.
     """
     heads = smooth_heads(width, n_targets, n_components, width, min_scale, bounds, n_members)
     if n_members > 1:
@@ -76,7 +78,7 @@ def table(
         heads = replace(heads, mixture=_smooth_mixture(LinearMixtureHead, *shared))
     backbone = MLP(
         n_inputs,
-        (width, width),
+        (width,) * (2 if n_members == 1 else 3),
         activation="silu",
         residual=True,
         linear=linear_of(n_members),

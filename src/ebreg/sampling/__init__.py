@@ -7,7 +7,7 @@ number of processes and every proposal.
 from ebreg.sampling.draws import check_proposal, draw, in_support, log_prob, place
 from ebreg.sampling.points import independent, sobol, stratified
 from ebreg.sampling.proposal_rows import AllAtOnce, ProposalRows, RowByRow, proposal_rows
-from ebreg.sampling.samplers import SAMPLERS, Draws, Independent, Stratified, sampler
+from ebreg.sampling.samplers import SAMPLERS, Draws, Independent, Sampler, Stratified, sampler
 from ebreg.sampling.uniform_map import UniformMap, uniform_map
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Independent",
     "ProposalRows",
     "RowByRow",
+    "Sampler",
     "Stratified",
     "UniformMap",
     "check_proposal",

@@ -92,13 +92,14 @@ class Stratified:
         return Draws(draw(q, strata).to(y.dtype), taken)
 
 
+Sampler = Independent | Stratified
 SAMPLERS: dict[str, type[Independent] | type[Stratified]] = {
     "independent": Independent,
     "stratified": Stratified,
 }
 
 
-def sampler(draws: str, n_draws: int) -> Independent | Stratified:
+def sampler(draws: str, n_draws: int) -> Sampler:
     """The sampler of that name."""
     checks.one_of("draws", draws, SAMPLERS)
     return SAMPLERS[draws](n_draws)
