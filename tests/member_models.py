@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ebreg import methods, networks
 from ebreg.methods import Method
 from ebreg.models import Calibration, EnergyModel, MixtureModel, Model, ResidualModel
-from ebreg.networks import BoundedEnergy, LinearMixtureHead, MemberEnergyHead, Networks
+from ebreg.networks import MLP, BoundedEnergy, LinearMixtureHead, MemberEnergyHead, Networks
 from ebreg.units import Bounds, Units
 from support import normal, rng
 
@@ -51,7 +51,8 @@ def member_networks(kind: type[Model], D: int, n_members: int, scale: Units, wid
     head: nn.Module = MemberEnergyHead(n_members, width, D, width, width, n_layers=2)
     if kind is ResidualModel:
         head = BoundedEnergy(MemberEnergyHead(n_members, width, D, width, width))
-    return replace(parts, energy=head, mixture=mixture)
+    backbone = MLP(2, (width, width), activation="silu", residual=True, linear=linear)
+    return replace(parts, backbone=backbone, energy=head, mixture=mixture)
 
 
 def perturb(module: nn.Module, size: float = 0.2, seed: int = 0) -> None:

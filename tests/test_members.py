@@ -114,7 +114,8 @@ def test_the_loss_of_a_member_has_no_gradient_in_the_others(name):
     sum(blocks(values, 1).sum() for values in losses.values()).backward()
     for key, p in method.named_parameters():
         assert (p.grad[[0, 2]] == 0).all(), key
-        assert (p.grad[1] != 0).any(), key
+        # A constant added to f changes nothing.
+        assert (p.grad[1] != 0).any() or key.endswith("output_layer.bias"), key
 
 
 def test_members_of_a_model_can_be_left_out():
@@ -370,7 +371,8 @@ def test_means_of_members_are_those_of_separate_models(kind, D):
         assert ((means - separately) / p.stddev).abs().max() < error
         share = model.epistemic_share(x, FAIR, p)
         expected = separately.var(dim=0, correction=0) / p.variance
-        torch.testing.assert_close(share, expected, rtol=0, atol={1: 1e-3, 2: 0.01}[D])
+        error = 0.005 if kind is ResidualModel else {1: 1e-3, 2: 0.01}[D]
+        torch.testing.assert_close(share, expected, rtol=0, atol=error)
 
 
 # Rows of members
