@@ -1,0 +1,111 @@
+"""A correction that is trained after its proposal, which is that of a mixture regressor."""
+
+import numpy as np
+import pytest
+import torch
+
+from ebreg import EnergyRegressor, MixtureDensityRegressor, methods
+from ebreg.estimators import trainer
+from ebreg.estimators.trainer import frozen, kept_nlls
+from ebreg.models import ResidualModel
+from ebreg.training import Training
+from support import normal
+
+QUICK = {
+    "n_members": 2,
+    "dropout": (0.0, 0.2),
+    "width": 8,
+    "n_components": 2,
+    "max_iter": 6,
+    "verbose": False,
+}
+
+
+def table(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    x, noise = normal(n, 2).numpy(), normal(n, 1, seed=1).numpy()[:, 0]
+    return x, x[:, 0] + 0.3 * noise**2
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["refit", "stopped"])
+def both(request) -> tuple[EnergyRegressor, MixtureDensityRegressor]:
+    settings = {**QUICK, "refit": request.param, "random_state": 0}
+    return EnergyRegressor(**settings).fit(*table()), MixtureDensityRegressor(**settings).fit(*table())
+
+
+def test_the_proposal_is_that_of_a_mixture_regressor(both):
+    energy, mixture = (each.model_ for each in both)
+    expected = {f"proposal.{name}": value for name, value in mixture.head.state_dict().items()}
+    expected |= {f"backbone.{name}": value for name, value in mixture.backbone.state_dict().items()}
+    found = energy.state_dict()
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_the_record_has_the_first_training_and_then_the_correction(both):
+    energy, mixture = both
+    assert energy.best_epoch_ == mixture.best_epoch_
+    assert energy.n_iter_ == mixture.n_iter_
+    kinds = ["nce" in entry for entry in energy.history_]
+    assert kinds.index(True) == energy.n_iter_
+    plain = [entry for entry in energy.history_ if "nce" not in entry]
+    for found, expected in zip(plain, mixture.history_, strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
+    def helps_the_first(training: Training) -> list[float]:
+        return [1.0, 3.0] if "nce" in training.history[0] else [2.0, 2.0]
+
+    monkeypatch.setattr(trainer, "kept_nlls", helps_the_first)
+    monkeypatch.setattr(trainer, "_warn_if_diverged", lambda *_: None)
+    model = EnergyRegressor(**QUICK, random_state=0).fit(*table()).model_
+    weight = model.energy.head.output_layer.weight
+    assert (weight[0] != 0).any()
+    assert (weight[1] == 0).all()
+    h = model.features(torch.from_numpy(np.tile(table()[0][:5], (2, 1))))
+    g = model.g(h, torch.zeros(10, 1, dtype=torch.float64))
+    assert (g[:5] != 0).all()
+    assert (g[5:] == 0).all()
+
+
+def test_the_second_training_moves_the_correction_alone():
+    x, y = (torch.from_numpy(values) for values in table())
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        model = ResidualModel.for_table(x, y[:, None], width=8, n_components=2)
+    base, correction = methods.ResidualNCE(model).in_turn()
+    points = correction.points(len(y), torch.Generator().manual_seed(0))
+    sum(values.sum() for values in correction(x, y[:, None], points).values()).backward()
+    assert {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None} == {"energy"}
+    model.zero_grad()
+    base(x, y[:, None], base.points(len(y)))["nll"].sum().backward()
+    learned = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None}
+    assert learned == {"backbone", "proposal"}
+    torch.testing.assert_close(
+        base.validation_nll(x, y[:, None]).double(), -model.log_prob(x, y[:, None]), rtol=0, atol=1e-3
+    )  # g is 0
+    correction.train()
+    assert not model.backbone.training
+    assert model.energy.training
+
+
+def test_methods_that_learn_at_once_have_one_training():
+    model = ResidualModel.for_table(*(torch.from_numpy(v).reshape(len(v), -1) for v in table()))
+    method = methods.ResidualNCE(model, proposal_loss="mdn")
+    assert method.in_turn() == (method,)
+
+
+def test_frozen_modules_learn_again_afterwards():
+    layer = torch.nn.Linear(2, 2)
+    layer.bias.requires_grad_(False)
+    with frozen(layer):
+        assert not layer.weight.requires_grad
+    assert layer.weight.requires_grad
+    assert not layer.bias.requires_grad
+
+
+def test_kept_nlls_are_those_of_the_kept_epochs():
+    history = [{"validation_nll_0": 3.0, "validation_nll_1": 2.0}, {"validation_nll_0": 1.0}]
+    assert kept_nlls(Training(history, [1, 0], interrupted=False, seconds=0.0)) == [1.0, 2.0]
+    single = [{"validation_nll": 2.0}, {"validation_nll": 5.0}]
+    assert kept_nlls(Training(single, 0, interrupted=False, seconds=0.0)) == [2.0]
