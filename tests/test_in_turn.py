@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor, methods
+from ebreg.corrections import in_turn
 from ebreg.estimators import trainer
 from ebreg.estimators.trainer import frozen, kept_nlls
 from ebreg.models import ResidualModel
@@ -73,7 +74,7 @@ def test_the_second_training_moves_the_correction_alone():
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(0)
         model = ResidualModel.for_table(x, y[:, None], width=8, n_components=2)
-    base, correction = methods.ResidualNCE(model).in_turn()
+    base, correction = in_turn(methods.ResidualNCE(model))
     points = correction.points(len(y), torch.Generator().manual_seed(0))
     sum(values.sum() for values in correction(x, y[:, None], points).values()).backward()
     assert {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None} == {"energy"}
@@ -92,7 +93,7 @@ def test_the_second_training_moves_the_correction_alone():
 def test_methods_that_learn_at_once_have_one_training():
     model = ResidualModel.for_table(*(torch.from_numpy(v).reshape(len(v), -1) for v in table()))
     method = methods.ResidualNCE(model, proposal_loss="mdn")
-    assert method.in_turn() == (method,)
+    assert in_turn(method) == (method,)
 
 
 def test_frozen_modules_learn_again_afterwards():

@@ -22,6 +22,7 @@ networks
 predictive
 models
 methods
+corrections
 datasets metrics plots
 training
 estimators
@@ -43,6 +44,7 @@ CORE = (
     "predictive",
     "models",
     "methods",
+    "corrections",
 )
 LATE = ("PIL", "efficientnet_lite_pytorch", "h5py", "matplotlib", "safetensors", "scipy", "sklearn", "tqdm")
 

@@ -17,7 +17,7 @@ What is detached is written in each method and nowhere else; draws are never dif
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,7 @@ from ebreg.distributions import TargetNoise
 from ebreg.models import EnergyModel, MixtureModel, Model, ResidualModel
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
 from ebreg.predictive import VALIDATION
-from ebreg.sampling import Draws, Sampler, draw, sampler
+from ebreg.sampling import Draws, draw, sampler
 from ebreg.units import Tail
 
 Losses = dict[str, Tensor]
@@ -74,10 +74,6 @@ class Method(nn.Module):
         from the data and from the mass of f, so neither f nor q would learn from them.
         """
         return self
-
-    def in_turn(self) -> "tuple[Method, ...]":
-        """Trainings one after the other in place of this one, where parts can learn by themselves."""
-        return (self,)
 
     @torch.no_grad()
     def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
@@ -333,6 +329,15 @@ class TeacherFirstStage(Method):
         return {"nce": teacher_nce, "nll": nll(log_q_y)}
 
 
+def correction_losses(model: ResidualModel, h: Tensor, y: Tensor, draws: Draws) -> Losses:
+    """The losses ``nce`` and ``offset`` of g, from features, targets in standard units and draws of q."""
+    values, place = draws.with_target(y)
+    g = model.g(h, values)
+    g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
+    zero = torch.zeros_like(g)
+    return {"nce": nce(g_y, zero[0], noise, zero), "offset": _OFFSET * g.mean(dim=0).square()}
+
+
 class ResidualNCE(Method):
     """A correction g of log q by NCE (Eq. 6) with q as the noise; not in the paper.
 
@@ -368,7 +373,7 @@ class ResidualNCE(Method):
         h, y = self.model.features(x), self.model.standardize(y)
         q = self.model.q(h)
         draws = self.sampler(q, y, u)
-        correction = _correction_losses(self.model, h, y, draws)
+        correction = correction_losses(self.model, h, y, draws)
         return {**correction, self.proposal_loss: self._of_proposal(q, h, y, draws.y)}
 
     def _of_proposal(self, q: Any, h: Tensor, y: Tensor, draws: Tensor) -> Tensor:
@@ -383,83 +388,9 @@ class ResidualNCE(Method):
         """See :meth:`Method.first_stage`: none is needed where q learns by its log-likelihood anyway."""
         return self if self.proposal_loss == "nll" else ProposalNLL(self.model)
 
-    def in_turn(self) -> tuple[Method, ...]:
-        """See :meth:`Method.in_turn`: q until it is best, as a mixture by itself, and then its correction."""
-        if self.proposal_loss != "nll":
-            return (self,)
-        return BaseNLL(self.model), CorrectionNCE(self.model, self.sampler)
-
     def extra_repr(self) -> str:
         """The settings."""
         return f"{self.sampler!r}, proposal_loss={self.proposal_loss!r}"
-
-
-class BaseNLL(Method):
-    """First half of `ResidualNCE` in turn: q and the backbone by their log-likelihood; g is left as it is."""
-
-    name = "base-nll"
-    trains = ResidualModel
-    model: ResidualModel
-
-    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
-        """None are needed."""
-        return torch.empty(0, B, self.model.n_targets)
-
-    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The loss ``nll``."""
-        return {"nll": nll(self.model.q(self.model.features(x)).log_prob(self.model.standardize(y)))}
-
-    @torch.no_grad()
-    def validation_nll(self, x: Tensor, y: Tensor) -> Tensor:
-        """See :meth:`Method.validation_nll`; of q alone."""
-        return self(x, y, self.points(len(y)))["nll"] + self.model.y_units.scale.log().sum()
-
-
-class CorrectionNCE(Method):
-    """Second half of `ResidualNCE` in turn: g alone, by NCE (Eq. 6); q and its features are constants.
-
-    Args:
-        model: The model, with a trained q.
-        draws: How q is sampled.
-    """
-
-    name = "correction-nce"
-    trains = ResidualModel
-    model: ResidualModel
-
-    def __init__(self, model: ResidualModel, draws: Sampler):
-        super().__init__(model)
-        self.sampler = draws
-
-    def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
-        """See :meth:`Method.points`."""
-        return self.sampler.points(B, self.model.n_targets, generator)
-
-    def forward(self, x: Tensor, y: Tensor, u: Tensor) -> Losses:
-        """The losses ``nce`` and ``offset`` of g."""
-        with torch.no_grad():
-            h, y = self.model.features(x), self.model.standardize(y)
-            draws = self.sampler(self.model.q(h), y, u)
-        return _correction_losses(self.model, h, y, draws)
-
-    def train(self, mode: bool = True) -> Self:
-        """Training mode for g; features are those of a prediction."""
-        super().train(mode)
-        self.model.backbone.eval()
-        self.model.proposal.eval()
-        return self
-
-    def extra_repr(self) -> str:
-        """The settings."""
-        return repr(self.sampler)
-
-
-def _correction_losses(model: ResidualModel, h: Tensor, y: Tensor, draws: Draws) -> Losses:
-    values, place = draws.with_target(y)
-    g = model.g(h, values)
-    g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
-    zero = torch.zeros_like(g)
-    return {"nce": nce(g_y, zero[0], noise, zero), "offset": _OFFSET * g.mean(dim=0).square()}
 
 
 METHODS: dict[str, type[Method]] = {

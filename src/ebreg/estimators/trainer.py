@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ebreg._utils.stack_level import stack_level
+from ebreg.corrections import in_turn
 from ebreg.errors import TrustWarning
 from ebreg.estimators import defaults
 from ebreg.estimators.recipe import Recipe
@@ -51,7 +52,7 @@ class Trainer:
         self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, all_rows: TensorData
     ) -> tuple[Training, Training]:
         """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
-        first, *later = method.in_turn()
+        first, *later = in_turn(method)
         training = final = self.train(first, data, validation)
         for correction in later:
             if not final.interrupted:
