@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ebreg import methods, networks
 from ebreg.methods import Method
 from ebreg.models import Calibration, EnergyModel, MixtureModel, Model, ResidualModel
-from ebreg.networks import MLP, BoundedEnergy, LinearMixtureHead, MemberEnergyHead, Networks
+from ebreg.networks import MLP, Correction, LinearMixtureHead, MemberEnergyHead, Networks
 from ebreg.units import Bounds, Units
 from support import normal, rng
 
@@ -50,7 +50,7 @@ def member_networks(kind: type[Model], D: int, n_members: int, scale: Units, wid
     mixture = LinearMixtureHead(width, D, K, min_scale=1e-3, spread=True, bounds=bounds, linear=linear)
     head: nn.Module = MemberEnergyHead(n_members, width, D, width, width, n_layers=2)
     if kind is ResidualModel:
-        head = BoundedEnergy(MemberEnergyHead(n_members, width, D, width, width))
+        head = Correction(n_members, width, D, width)
     backbone = MLP(2, (width, width), activation="silu", residual=True, linear=linear)
     return replace(parts, backbone=backbone, energy=head, mixture=mixture)
 

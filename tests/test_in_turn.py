@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ebreg import EnergyRegressor, MixtureDensityRegressor, methods
+from ebreg import EnergyRegressor, MixtureDensityRegressor, methods, networks
 from ebreg.corrections import in_turn
 from ebreg.estimators import trainer
 from ebreg.estimators.trainer import frozen, kept_nlls
@@ -54,11 +54,7 @@ def test_the_record_has_the_first_training_and_then_the_correction(both):
 
 
 def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
-    def helps_the_first(training: Training) -> list[float]:
-        return [1.0, 3.0] if "nce" in training.history[0] else [2.0, 2.0]
-
-    monkeypatch.setattr(trainer, "kept_nlls", helps_the_first)
-    monkeypatch.setattr(trainer, "_warn_if_diverged", lambda *_: None)
+    monkeypatch.setattr(trainer, "_helped", lambda before, after: torch.tensor([True, False]))
     model = EnergyRegressor(**QUICK, random_state=0).fit(*table()).model_
     weight = model.energy.head.output_layer.weight
     assert (weight[0] != 0).any()
@@ -67,6 +63,30 @@ def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
     g = model.g(h, torch.zeros(10, 1, dtype=torch.float64))
     assert (g[:5] != 0).all()
     assert (g[5:] == 0).all()
+
+
+def test_which_members_a_correction_helps():
+    before = torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 3)
+    clear = before - torch.tensor([[0.5], [0.2], [-0.1]]) + 0.01 * normal(3, 4)
+    assert trainer._helped(before, clear).tolist() == [True, True, False]
+    chance = before - torch.tensor([[2.0, -0.5, -0.5, -0.9], [0.0] * 4, [0.0] * 4])
+    assert trainer._helped(before, chance).tolist() == [False] * 3  # one row alone
+    assert trainer._helped(before, before * torch.nan).tolist() == [False] * 3
+
+
+def test_noise_is_as_narrow_as_the_sharpness_of_the_members_says():
+    x, y = (torch.from_numpy(values) for values in table(8))
+    with torch.random.fork_rng(devices=[]):
+        torch.random.manual_seed(0)
+        model = ResidualModel.for_table(x, y[:, None], width=8, n_components=2, n_members=2)
+    _, correction = in_turn(methods.ResidualNCE(model))
+    correction.sharpness.copy_(torch.tensor([0.5, 0.25]))
+    h = model.features(x)  # four rows of each member
+    narrow, q = correction._noise(h), model.q(h)
+    torch.testing.assert_close(narrow.scales[:4], 0.5 * q.scales[:4])
+    torch.testing.assert_close(narrow.scales[4:], 0.25 * q.scales[4:])
+    networks.keep_members(correction, torch.tensor([1]))
+    torch.testing.assert_close(correction._noise(h[4:]).scales, narrow.scales[4:])
 
 
 def test_the_second_training_moves_the_correction_alone():
@@ -93,7 +113,7 @@ def test_the_second_training_moves_the_correction_alone():
 def test_methods_that_learn_at_once_have_one_training():
     model = ResidualModel.for_table(*(torch.from_numpy(v).reshape(len(v), -1) for v in table()))
     method = methods.ResidualNCE(model, proposal_loss="mdn")
-    assert in_turn(method) == (method,)
+    assert in_turn(method) == (method, None)
 
 
 def test_frozen_modules_learn_again_afterwards():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ebreg.distributions import GaussianMixture
 from ebreg.models import EnergyModel, MixtureModel, Model, ResidualModel
-from ebreg.networks import MLP, BoundedEnergy, EnergyHead, MemberDropout, MixtureHead
+from ebreg.networks import MLP, Correction, EnergyHead, MemberDropout, MixtureHead
 from ebreg.predictive import Accuracy, Predictive
 from ebreg.units import Standardizer, Tail
 from support import normal, rng
@@ -364,7 +364,7 @@ def test_tables_have_as_many_members_as_asked_for(kind, D):
 
 def test_a_residual_model_of_a_table_starts_from_its_proposal():
     model, (x, y) = for_table(ResidualModel, 1).to_float64(), data(1)
-    assert isinstance(model.energy, BoundedEnergy)
+    assert isinstance(model.energy, Correction)
     h, z = model.features(x), model.standardize(y)
     assert (model.g(h, z) == 0).all()
     torch.testing.assert_close(model.f(h, z), model.q(h).log_prob(z))

@@ -1,5 +1,6 @@
 """Residual energies: f = log q + g, with a bounded g that is 0 at the start, by NCE with q as the noise."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,8 @@ from torch import Tensor
 
 from ebreg import networks, objectives
 from ebreg.methods import ResidualNCE
-from ebreg.models import EnergyModel, ResidualModel
-from ebreg.networks import BoundedEnergy, MemberEnergyHead
+from ebreg.models import EnergyModel, Position, ResidualModel
+from ebreg.networks import Correction
 from ebreg.predictive import VALIDATION, Accuracy
 from ebreg.sampling import Draws
 from ebreg.training import TrainingConfig, fit
@@ -31,11 +32,11 @@ def build(D: int = 1, size: float = 1.0, limit: float = 8.0, bounds: Bounds | No
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(0)
         parts = networks.table(2, D, 3, H, bounds=units.standard_bounds)
-        head = MemberEnergyHead(1, H, D, H, H)
-        energy = BoundedEnergy(head, fall=limit, rise=limit)
+        energy = Correction(1, H, D, H, fall=limit, rise=limit)
+        last = energy.head.output_layer
         with torch.no_grad():
-            head.output_layer.weight += size * torch.randn_like(head.output_layer.weight)
-            head.output_layer.bias += size
+            last.weight += size * torch.randn_like(last.weight)
+            last.bias += size
     return ResidualModel.of(replace(parts, energy=energy), units).double()
 
 
@@ -86,16 +87,49 @@ def test_no_density_moves_from_the_proposal_by_more_than_twice_the_limit(D, limi
 
 
 def test_limits_bend_the_energy_smoothly():
-    head = MemberEnergyHead(1, H, 1, H).double()
-    energy = BoundedEnergy(head, fall=3.0, rise=2.0)
+    energy = Correction(1, H, 1, H, fall=3.0, rise=2.0).double()
+    free = Correction(1, H, 1, H, fall=1e9, rise=1e9).double()
     with torch.no_grad():
-        head.output_layer.weight.copy_(5 * normal(1, H, 1))
-    h, y = normal(B, H), normal(B, 1)
-    e, g = head(h, y), energy(h, y)
+        energy.head.output_layer.weight.copy_(5 * normal(1, H, 1))
+    free.load_state_dict(energy.state_dict())
+    h, u, log_q = normal(B, H), torch.rand(B, 1, generator=rng(), dtype=torch.float64), normal(B)
+    e, g = free(h, u, log_q), energy(h, u, log_q)
     assert e.min() < -0.5
     assert e.max() > 0.5
     torch.testing.assert_close(g, torch.where(e < 0, 3 * torch.tanh(e / 3), 2 * torch.tanh(e / 2)))
     assert energy.n_targets == 1
+
+
+def test_the_correction_sees_cosines_of_the_level():
+    energy, n = Correction(1, H, 2, H, n_waves=5).double(), 5
+    seen = []
+    energy.head.register_forward_pre_hook(lambda _, args: seen.append(args[1]))
+    u, log_q = torch.rand(B, 2, generator=rng(), dtype=torch.float64), 20 * normal(B)
+    energy(normal(B, H), u, log_q)
+    waves = [torch.cos(k * torch.pi * u) for k in range(1, n + 1)]
+    expected = torch.cat([log_q.clamp(-6, 6)[:, None], 2 * u - 1, *waves], dim=1)
+    torch.testing.assert_close(seen[0], expected)
+
+
+@TARGETS
+def test_the_correction_depends_on_the_position_in_the_proposal_alone(D):
+    model, x = build(D), data(D, B)[0]
+    h = model.features(x)
+    q = model.q(h)
+    y = q.mean + q.stddev * normal(B, D)
+    narrower = q.with_components(q.logits, q.mean[:, None] + (q.means - q.mean[:, None]) / 3, q.scales / 3)
+    moved = Position.of(narrower, q.mean + (y - q.mean) / 3)
+    position = Position(moved.u, moved.log_q - D * math.log(3))
+    torch.testing.assert_close(model.g(h, y, position), model.g(h, y))
+
+
+def test_far_out_the_correction_is_constant():
+    model, x = build(size=3.0), data(1, B)[0]
+    h = model.features(x)
+    y = torch.tensor([40.0, 80.0, 1e6], dtype=torch.float64)[:, None, None].expand(-1, B, 1)
+    for sign in (1, -1):
+        g = model.g(h, sign * y)
+        torch.testing.assert_close(g, g[:1].expand_as(g))
 
 
 def test_bounds_are_those_of_the_proposal():

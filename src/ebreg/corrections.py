@@ -1,20 +1,23 @@
 """The halves of `residual-nce`, trained in turn: a proposal until it is best, and then its correction."""
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from ebreg.methods import Losses, Method, ResidualNCE, correction_losses
 from ebreg.models import ResidualModel
+from ebreg.networks import Correction
 from ebreg.objectives import nll
 from ebreg.sampling import Sampler
 
 
-def in_turn(method: Method) -> tuple[Method, ...]:
-    """Trainings one after the other in place of a method whose parts can learn by themselves; or itself."""
+def in_turn(method: Method) -> "tuple[Method, CorrectionNCE | None]":
+    """Two trainings, one after the other, in place of a method that allows it; or itself and None."""
     if not isinstance(method, ResidualNCE) or method.proposal_loss != "nll":
-        return (method,)
+        return method, None
+    if not isinstance(method.model.energy, Correction):  # of the user's own
+        return method, None
     return BaseNLL(method.model), CorrectionNCE(method.model, method.sampler)
 
 
@@ -42,10 +45,19 @@ class BaseNLL(Method):
 class CorrectionNCE(Method):
     """Second half of `ResidualNCE` in turn: g alone, by NCE (Eq. 6); q and its features are constants.
 
+    On the rows of the training, q may be nearer to the targets than it is on new rows: it has learned them. g
+    would learn to make it narrower still. So the noise is a narrower q. As g depends on the position of a
+    target in q alone, it holds for q too.
+
     Args:
         model: The model, with a trained q.
         draws: How q is sampled.
+
+    Attributes:
+        sharpness: Factor on the deviations of q for each member, shape (E,).
     """
+
+    sharpness: Tensor
 
     name = "correction-nce"
     trains = ResidualModel
@@ -54,6 +66,17 @@ class CorrectionNCE(Method):
     def __init__(self, model: ResidualModel, draws: Sampler):
         super().__init__(model)
         self.sampler = draws
+        self.register_buffer("sharpness", torch.ones(model.n_members))
+
+    @property
+    def correction(self) -> Correction:
+        """G."""
+        assert isinstance(self.model.energy, Correction)
+        return self.model.energy
+
+    def keep_members(self, index: Tensor) -> None:
+        """Keep the members at an index (e,), in place."""
+        self.sharpness = self.sharpness[index]
 
     def points(self, B: int, generator: torch.Generator | None = None) -> Tensor:
         """See :meth:`Method.points`."""
@@ -63,8 +86,16 @@ class CorrectionNCE(Method):
         """The losses ``nce`` and ``offset`` of g."""
         with torch.no_grad():
             h, y = self.model.features(x), self.model.standardize(y)
-            draws = self.sampler(self.model.q(h), y, u)
-        return correction_losses(self.model, h, y, draws)
+            q = self._noise(h)
+            draws = self.sampler(q, y, u)
+        return correction_losses(self.model, q, h, y, draws)
+
+    def _noise(self, h: Tensor) -> Any:
+        q: Any = self.model.q(h)
+        if not hasattr(q, "with_components"):
+            return q
+        factors = self.sharpness.repeat_interleave(len(h) // len(self.sharpness))
+        return q.with_components(q.logits, q.means, factors[:, None, None] * q.scales)
 
     def train(self, mode: bool = True) -> Self:
         """Training mode for g; features are those of a prediction."""

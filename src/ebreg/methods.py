@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ebreg import sampling
 from ebreg._utils import checks
 from ebreg.distributions import TargetNoise
-from ebreg.models import EnergyModel, MixtureModel, Model, ResidualModel
+from ebreg.models import EnergyModel, MixtureModel, Model, Position, ResidualModel
 from ebreg.objectives import log_partition, mdn, mle, nce, nll
 from ebreg.predictive import VALIDATION
 from ebreg.sampling import Draws, draw, sampler
@@ -329,10 +329,12 @@ class TeacherFirstStage(Method):
         return {"nce": teacher_nce, "nll": nll(log_q_y)}
 
 
-def correction_losses(model: ResidualModel, h: Tensor, y: Tensor, draws: Draws) -> Losses:
-    """The losses ``nce`` and ``offset`` of g, from features, targets in standard units and draws of q."""
+def correction_losses(model: ResidualModel, q: Any, h: Tensor, y: Tensor, draws: Draws) -> Losses:
+    """The losses ``nce`` and ``offset`` of g, from draws of q, features and targets in standard units."""
     values, place = draws.with_target(y)
-    g = model.g(h, values)
+    with torch.no_grad():  # q does not learn from g
+        position = Position.of(q, values)
+    g = model.g(h, values, position)
     g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
     zero = torch.zeros_like(g)
     return {"nce": nce(g_y, zero[0], noise, zero), "offset": _OFFSET * g.mean(dim=0).square()}
@@ -373,7 +375,7 @@ class ResidualNCE(Method):
         h, y = self.model.features(x), self.model.standardize(y)
         q = self.model.q(h)
         draws = self.sampler(q, y, u)
-        correction = correction_losses(self.model, h, y, draws)
+        correction = correction_losses(self.model, q, h, y, draws)
         return {**correction, self.proposal_loss: self._of_proposal(q, h, y, draws.y)}
 
     def _of_proposal(self, q: Any, h: Tensor, y: Tensor, draws: Tensor) -> Tensor:

@@ -103,6 +103,11 @@ class FullMixture(Distribution):
         ]
         return torch.stack(log_joint).logsumexp(dim=0).T.reshape(value.shape[:-1])
 
+    def levels(self, value: Tensor) -> Tensor:
+        """P(Y_d <= value_d) of each target d by itself: (..., B, D) -> (..., B, D)."""
+        z = (value[..., None, :] - self.means) / self.cholesky.norm(dim=-1)
+        return (self.logits.exp()[..., None] * normal.cdf(z)).sum(dim=-2).clamp(max=1)
+
     def from_uniform(self, u: Tensor) -> Tensor:
         """Turn points of the unit cube into draws; uniform points become draws of the mixture.
 

@@ -161,11 +161,12 @@ class GaussianMixture(Distribution):
 
     def cdf(self, value: Tensor) -> Tensor:
         """P(Y <= value in every target): (..., B, D) -> (..., B)."""
-        self._check_value(value)
-        value = value[..., None, :]
-        shares = self._share_below(value, (value - self.means) / self.scales)  # (..., B, K, D)
         # Rounding must not lift a probability above 1.
-        return (self.logits.exp() * shares.prod(dim=-1)).sum(dim=-1).clamp(max=1)
+        return (self.logits.exp() * self._shares_below(value).prod(dim=-1)).sum(dim=-1).clamp(max=1)
+
+    def levels(self, value: Tensor) -> Tensor:
+        """P(Y_d <= value_d) of each target d by itself: (..., B, D) -> (..., B, D)."""
+        return (self.logits.exp()[..., None] * self._shares_below(value)).sum(dim=-2).clamp(max=1)
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
@@ -308,6 +309,12 @@ class GaussianMixture(Distribution):
         # Mass of each component below values (..., B, 1, D), which are z scales from its mean (..., B, K, D);
         # ``rows`` names the rows that the values belong to.
         return normal.cdf(z)
+
+    def _shares_below(self, value: Tensor) -> Tensor:
+        # Mass of each component below values: (..., B, D) -> (..., B, K, D).
+        self._check_value(value)
+        value = value[..., None, :]
+        return self._share_below(value, (value - self.means) / self.scales)
 
     def _component_icdf(self, q: Tensor) -> Tensor:
         # Of each target by itself: (..., B, 1, 1) -> (..., B, K, D).

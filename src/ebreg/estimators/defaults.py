@@ -15,6 +15,8 @@ _STEPS_WITHOUT_VALIDATION = 600
 # The training of a correction, as a share of the epochs before it, and its steps at least.
 _CORRECTION_EPOCHS = 0.2
 _FEWEST_CORRECTION_STEPS = 500
+# Its fine-tuning, as a share of its own epochs.
+_CORRECTION_TUNING = 0.3
 # A validation costs as much as several steps, so not every epoch of a small table has one.
 _STEPS_BETWEEN_VALIDATIONS = 32
 
@@ -124,6 +126,11 @@ def correction_config(
     )
 
 
+def n_correction_tuning_epochs(n_epochs: int) -> int:
+    """Epochs in which a correction is fine-tuned, from those of its training."""
+    return max(1, round(_CORRECTION_TUNING * n_epochs))
+
+
 def _most_steps(n_rows: int, recipe: Recipe) -> int:
     small, large = recipe.n_steps
     return min(large, max(small, round(1.3 * n_rows)))
@@ -132,9 +139,9 @@ def _most_steps(n_rows: int, recipe: Recipe) -> int:
 def fine_tuning_config(
     n_rows: int, n_epochs: int, batch: int | None, recipe: Recipe, weight_decay: float, seed: int
 ) -> TrainingConfig:
-    """The settings of fine-tuning on all rows: a share of the epochs before it, down to a rate of zero."""
+    """The settings of fine-tuning on all rows, down to a learning rate of zero."""
     return TrainingConfig(
-        epochs=max(1, round(recipe.fine_tuning.epochs * n_epochs)),
+        epochs=n_epochs,
         batch_size=batch_size(n_rows) if batch is None else batch,
         learning_rate=recipe.fine_tuning.rate * recipe.learning_rate,
         weight_decay=weight_decay,

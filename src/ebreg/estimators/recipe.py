@@ -20,6 +20,10 @@ class FineTuning:
     epochs: float = 1 / 6
     rate: float = 1.0
 
+    def n_epochs(self, before: int) -> int:
+        """Number of epochs, from that of the epochs behind the weights."""
+        return max(1, round(self.epochs * before))
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -1,6 +1,7 @@
 """Trainer: the trainings of a fit: with early stopping, of a correction, and then on all rows."""
 
 import copy
+import math
 import multiprocessing
 import threading
 import warnings
@@ -9,20 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ebreg._utils.stack_level import stack_level
-from ebreg.corrections import in_turn
+from ebreg.corrections import CorrectionNCE, in_turn
 from ebreg.errors import TrustWarning
 from ebreg.estimators import defaults
 from ebreg.estimators.recipe import Recipe
 from ebreg.methods import Method
-from ebreg.models import ResidualModel
-from ebreg.networks import BoundedEnergy
 from ebreg.training import HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.calibration import calibrate
 from ebreg.training.loop import Training
+from ebreg.training.sharpness import sharpness
 from ebreg.units import Standardizer
 
 
@@ -52,11 +52,10 @@ class Trainer:
         self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, all_rows: TensorData
     ) -> tuple[Training, Training]:
         """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
-        first, *later = in_turn(method)
+        first, correction = in_turn(method)
         training = final = self.train(first, data, validation)
-        for correction in later:
-            if not final.interrupted:
-                final = self.correct(correction, data, validation, final)
+        if correction is not None and not final.interrupted:
+            final = self.correct(correction, data, validation, final)
         held_out = isinstance(validation, HeldOut)
         if isinstance(validation, HeldOut) and training.best_epoch is not None:
             # In double precision: members have close densities, and weights magnify rounding errors.
@@ -64,7 +63,12 @@ class Trainer:
             method.model.to_float32()
         if not self.recipe.refit or final.interrupted or not (held_out or len(data) < len(all_rows)):
             return training, final
-        return training, self.fine_tune(first, all_rows, training, final)
+        final = self.fine_tune(
+            first, all_rows, self.recipe.fine_tuning.n_epochs(_n_epochs_kept(training)), final
+        )
+        if correction is not None and not final.interrupted:
+            final = self.correct_again(correction, all_rows, final)
+        return training, final
 
     def train(self, method: Method, data: TensorData, validation: TensorData | HeldOut | None) -> Training:
         """Train in place; with validation rows, the weights of the best epoch are kept."""
@@ -91,29 +95,45 @@ class Trainer:
         return defaults.member_config(config, self.n_iter_no_change, self.recipe.n_members)
 
     def correct(
-        self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, before: Training
+        self,
+        method: CorrectionNCE,
+        data: TensorData,
+        validation: TensorData | HeldOut | None,
+        before: Training,
     ) -> Training:
         """Train a correction of what was trained before, which stays; returns the record of both trainings.
 
-        Members that it does not help on their validation rows are left without.
+        Members whose validation rows it does not help are left without, and all of them are if the mean gain
+        of all rows together is less than its standard error.
         """
         model = method.model
-        assert isinstance(model, ResidualModel)
-        assert isinstance(model.energy, BoundedEnergy)
+        method.sharpness.copy_(sharpness(model.eval(), data, validation))
         config = defaults.correction_config(
             self._config(data, validation), _n_rows(data, validation), len(before.history), self.max_iter
         )
         with frozen(model.backbone, model.proposal):
             training = fit(method, data, validation, config, progress=self._progress)
         if training.best_epoch is not None:
-            helped = torch.tensor(kept_nlls(training)) < torch.tensor(kept_nlls(before))
-            model.energy.reset(~helped.expand(model.n_members))
+            helped = _helped(torch.stack(before.row_nlls), torch.stack(training.row_nlls))
+            method.correction.reset(~helped.expand(model.n_members))
         if training.interrupted:
             _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
         history = before.history + training.history
         return replace(before, history=history, interrupted=training.interrupted)
 
-    def fine_tune(self, method: Method, data: TensorData, first: Training, before: Training) -> Training:
+    def correct_again(self, method: CorrectionNCE, data: TensorData, before: Training) -> Training:
+        """Fine-tune a correction of what was fine-tuned; members without one stay without."""
+        model, left_out = method.model, method.correction.is_zero
+        if left_out.all():
+            return before
+        method.sharpness.copy_(sharpness(model.eval(), data, None))
+        n_epochs = sum("nce" in entry for entry in before.history)
+        with frozen(model.backbone, model.proposal):
+            training = self.fine_tune(method, data, defaults.n_correction_tuning_epochs(n_epochs), before)
+        method.correction.reset(left_out)
+        return training
+
+    def fine_tune(self, method: Method, data: TensorData, n_epochs: int, before: Training) -> Training:
         """Train on all rows, those for validation included; returns the record of all trainings.
 
         An interrupt restores the weights from before.
@@ -121,11 +141,11 @@ class Trainer:
         Args:
             method: What is trained.
             data: All rows.
-            first: The first training, whose number of epochs decides for how many this one takes.
+            n_epochs: Number of epochs.
             before: The record of all trainings before.
         """
         config = defaults.fine_tuning_config(
-            len(data), _n_epochs_kept(first), self.batch_size, self.recipe, self.weight_decay, self.seed
+            len(data), n_epochs, self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
         training = fit(method, data, config=config, progress=self._progress)
@@ -141,6 +161,13 @@ class Trainer:
         in_worker = multiprocessing.parent_process() is not None
         in_thread = threading.current_thread() is not threading.main_thread()
         return False if in_worker or in_thread else self.verbose
+
+
+def _helped(before: Tensor, after: Tensor) -> Tensor:
+    # Whether each member has gained, from NLLs of its validation rows, (G, n): shape (G,).
+    gain = before - after
+    is_worth_it = gain.mean() > gain.std() / math.sqrt(gain.numel())
+    return (gain.mean(dim=1) > 0) & is_worth_it
 
 
 def _warn_of_interrupt(when: str) -> None:

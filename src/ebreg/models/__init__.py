@@ -5,6 +5,14 @@ from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.models.mixture_model import MixtureModel
 from ebreg.models.model import Model
-from ebreg.models.residual_model import ResidualModel
+from ebreg.models.residual_model import Position, ResidualModel
 
-__all__ = ["Calibration", "EnergyModel", "MixtureModel", "Model", "ResidualModel", "evaluation_mode"]
+__all__ = [
+    "Calibration",
+    "EnergyModel",
+    "MixtureModel",
+    "Model",
+    "Position",
+    "ResidualModel",
+    "evaluation_mode",
+]

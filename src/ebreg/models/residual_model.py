@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,23 @@ _N_POINTS_OF_MEANS = 128
 _FARTHEST = 1e6
 
 
+class Position(NamedTuple):
+    """Where targets lie in a proposal.
+
+    Attributes:
+        u: Their :func:`ebreg.sampling.levels`, shape (M, B, D) or (B, D).
+        log_q: Their log density, shape (M, B) or (B,).
+    """
+
+    u: Tensor
+    log_q: Tensor
+
+    @classmethod
+    def of(cls, q: Any, y: Tensor) -> "Position":
+        """Of targets in standard units, shape (M, B, D) or (B, D)."""
+        return cls(sampling.levels(q, y.clamp(-_FARTHEST, _FARTHEST)), q.log_prob(y))
+
+
 class ResidualModel(EnergyModel):
     r"""p(y | x) proportional to :math:`q(y | x) \exp g(x, y)`, with a bounded g.
 
@@ -41,13 +58,28 @@ class ResidualModel(EnergyModel):
         parts = super()._table_networks(n_inputs, n_targets, n_components, width, n_members, **settings)
         return replace(parts, energy=networks.residual_energy(width, n_targets, width, n_members))
 
-    def g(self, h: Tensor, y: Tensor) -> Tensor:
-        """The correction, in standard units: (B, H) and (M, B, D) or (B, D) -> (M, B) or (B,)."""
-        return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
+    def g(self, h: Tensor, y: Tensor, position: Position | None = None) -> Tensor:
+        """The correction of log q.
+
+        Args:
+            h: Features, shape (B, H).
+            y: Targets in standard units, shape (M, B, D) or (B, D).
+            position: Where they lie in the proposal; None: it is computed.
+
+        Returns:
+            Shape (M, B) or (B,).
+        """
+        if not isinstance(self.energy, networks.Correction):  # of the user's own
+            return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
+        return self.energy(h, *(Position.of(self.q(h), y) if position is None else position))
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f`."""
-        return self.q(h).log_prob(y) + self.g(h, y)
+        return self._f_over(self.q(h), h, y)
+
+    def _f_over(self, q: Any, h: Tensor, y: Tensor) -> Tensor:
+        position = Position.of(q, y)
+        return position.log_q + self.g(h, y, position)
 
     def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f_grid`."""
@@ -66,7 +98,7 @@ class ResidualModel(EnergyModel):
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         y = y.to(h.dtype)
         with evaluation_mode(self):
-            return self._q_for_prediction(h).log_prob(y) + self.g(h, y)
+            return self._f_over(self._q_for_prediction(h), h, y)
 
     def _log_z(self, target: Unnormalized, accuracy: Accuracy) -> Tensor:
         n_points = _N_POINTS if self.n_targets == 1 else _N_POINTS_SEVERAL_TARGETS
@@ -89,9 +121,9 @@ class ResidualModel(EnergyModel):
         q = self._q_for_prediction(h)
         u = sampling.sobol(n_points, self.n_targets).to(h)[:, None].expand(-1, len(h), -1)
         y = sampling.draw(q, u).to(h.dtype)
-        g = self.g(h, y)
+        position = Position.of(q, y)
+        g = self.g(h, y, position)
         if not gradients.tracked(h, *self.parameters()):
             return y, g
         # The points are constants, as is the density that they were drawn from; f changes with log q.
-        log_q = q.log_prob(y)
-        return y, g + log_q - log_q.detach()
+        return y, g + position.log_q - position.log_q.detach()

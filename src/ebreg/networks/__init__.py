@@ -1,7 +1,7 @@
 """Networks: features of x, the energy head, the mixture head, and presets of all three."""
 
 from ebreg.networks.activations import ACTIVATIONS
-from ebreg.networks.bounded_energy import BoundedEnergy
+from ebreg.networks.correction import Correction
 from ebreg.networks.energy_head import EnergyHead
 from ebreg.networks.full_mixture_head import FullMixtureHead
 from ebreg.networks.member_energy_head import MemberEnergyHead
@@ -32,7 +32,7 @@ __all__ = [
     "MLP",
     "NETWORKS",
     "PROPOSALS",
-    "BoundedEnergy",
+    "Correction",
     "EnergyHead",
     "FullMixtureHead",
     "LinearMixtureHead",

@@ -17,7 +17,8 @@ class MemberEnergyHead(nn.Module):
     r"""Energies f_e(x, y) of E members, from features of x and targets y, with rows in E blocks.
 
     .. math::
-        h_y = \sigma(A y), \quad a = \sigma(W_x h + W_y h_y) \; (+\, \sigma(V a)), \quad f = v^\top a.
+        h_y = \sigma(A y) \text{ or } y, \quad a = \sigma(W_x h + W_y h_y) \; (+\, \sigma(V a)), \quad
+        f = v^\top a.
 
     :math:`W_x h` is computed once for each row and not once for each draw.
 
@@ -26,7 +27,7 @@ class MemberEnergyHead(nn.Module):
         n_features: H.
         n_targets: D.
         width: Of the joint layers.
-        target_width: Of the layer on y.
+        target_width: Of the layer on y; None: there is none, and y itself enters the joint layers.
         n_layers: Number of joint layers; those after the first are residual.
         activation: Name of the activation.
     """
@@ -37,7 +38,7 @@ class MemberEnergyHead(nn.Module):
         n_features: int,
         n_targets: int,
         width: int = 64,
-        target_width: int = 64,
+        target_width: int | None = 64,
         n_layers: int = 1,
         activation: str = "silu",
     ):
@@ -45,9 +46,9 @@ class MemberEnergyHead(nn.Module):
         checks.one_of("activation", activation, ACTIVATIONS)
         self.n_features, self.n_targets = n_features, n_targets
         self.width, self.activation = width, activation
-        self.target_layer = MemberLinear(n_members, n_targets, target_width)
+        self.target_layer = None if target_width is None else MemberLinear(n_members, n_targets, target_width)
         self.from_features = MemberLinear(n_members, n_features, width)
-        self.from_target = MemberLinear(n_members, target_width, width)
+        self.from_target = MemberLinear(n_members, target_width or n_targets, width)
         layers = (MemberLinear(n_members, width, width) for _ in range(n_layers - 1))
         self.joint_layers = nn.ModuleList(layers)
         self.output_layer = MemberLinear(n_members, width, 1)
@@ -71,7 +72,7 @@ class MemberEnergyHead(nn.Module):
         (E, _, B, J), M, D = z_x.shape, len(y), self.n_targets
         # A layer of members takes rows in blocks, (E, M, B).
         rows = y.view(M, E, B, D).transpose(0, 1).reshape(E * M * B, D)
-        z_y = self.from_target(act(self.target_layer(rows)))
+        z_y = self.from_target(rows if self.target_layer is None else act(self.target_layer(rows)))
         a = act((z_x + z_y.view(E, M, B, J)).view(z_y.shape))
         for layer in self.joint_layers:
             a = a + act(layer(a))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from ebreg.networks.bounded_energy import BoundedEnergy
+from ebreg.networks.correction import Correction
 from ebreg.networks.energy_head import EnergyHead
 from ebreg.networks.member_energy_head import MemberEnergyHead
 from ebreg.networks.member_layers import MemberDropout, linear_of
@@ -142,8 +142,7 @@ def _smooth_energy(n_features: int, n_targets: int, width: int, n_members: int) 
 
 def residual_energy(n_features: int, n_targets: int = 1, width: int = 64, n_members: int = 1) -> nn.Module:
     """The energy of a :class:`ebreg.models.ResidualModel`: bounded, and 0 before training."""
-    # Few numbers describe a target: all else that it costs to evaluate g at a draw is proportional to them.
-    return BoundedEnergy(MemberEnergyHead(n_members, n_features, n_targets, width, target_width=16))
+    return Correction(n_members, n_features, n_targets, width)
 
 
 NETWORKS: dict[str, Callable[..., Networks]] = {

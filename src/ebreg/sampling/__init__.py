@@ -4,7 +4,7 @@ Randomness is made apart from the distributions that use it: the same points ser
 number of processes and every proposal.
 """
 
-from ebreg.sampling.draws import check_proposal, draw, in_support, log_prob, place
+from ebreg.sampling.draws import check_proposal, draw, in_support, levels, log_prob, place
 from ebreg.sampling.points import independent, sobol, stratified
 from ebreg.sampling.proposal_rows import AllAtOnce, ProposalRows, RowByRow, proposal_rows
 from ebreg.sampling.samplers import SAMPLERS, Draws, Independent, Sampler, Stratified, sampler
@@ -24,6 +24,7 @@ __all__ = [
     "draw",
     "in_support",
     "independent",
+    "levels",
     "log_prob",
     "place",
     "proposal_rows",

@@ -53,6 +53,18 @@ def place(proposal: Any, y: Tensor, u: Tensor) -> Tensor | None:
         return None if to_draws is None else to_draws.inverse(y)[:, 0].nan_to_num(0.5).clamp(0, 1)
 
 
+def levels(q: Any, y: Tensor) -> Tensor:
+    """Where targets lie in a proposal, as numbers in [0, 1]: (..., B, D) -> (..., B, D).
+
+    The distribution function of each target by itself, or the point that :func:`draw` sends to y. For a
+    proposal that has neither, the distribution function of a standard normal distribution.
+    """
+    if hasattr(q, "levels"):
+        return q.levels(y)
+    to_draws = uniform_map(q)
+    return torch.special.ndtr(y) if to_draws is None else to_draws.inverse(y).nan_to_num(0.5).clamp(0, 1)
+
+
 def log_prob(q: Any, y: Tensor) -> Tensor:
     """Log density of any Distribution: (..., B, D) -> (..., B); minus infinity outside of its support.
 

@@ -39,12 +39,15 @@ class Training:
             the epoch of each member where they have rows of their own.
         interrupted: Whether Ctrl-C stopped it early.
         seconds: Time spent, including that before a checkpoint was resumed.
+        row_nlls: NLL of each validation row with the weights that were kept, shape (n,), of each member with
+            rows of its own, or of all together; empty without validation.
     """
 
     history: list[dict[str, float]]
     best_epoch: int | list[int] | None
     interrupted: bool
     seconds: float
+    row_nlls: tuple[Tensor, ...] = ()
 
 
 def fit(
@@ -158,7 +161,9 @@ class _Run:
                 self._save(path)
         if not self.state.take_best():
             self.state.take_candidate()
-        return Training(progress.history, self._best_epoch, interrupted, progress.seconds)
+        rows = (selection.best_rows for selection in self.state.selections)
+        row_nlls = tuple(each for each in rows if each is not None)
+        return Training(progress.history, self._best_epoch, interrupted, progress.seconds, row_nlls)
 
     @property
     def _best_epoch(self) -> int | list[int] | None:
