@@ -8,8 +8,9 @@ from scipy import integrate, stats
 from torch import Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
-from ebreg.distributions import GaussianMixture, TargetNoise, quantiles
-from support import rng
+from ebreg import sampling
+from ebreg.distributions import FullMixture, GaussianMixture, TargetNoise, TruncatedMixture, quantiles
+from support import normal, rng
 
 F64 = torch.float64
 
@@ -483,3 +484,40 @@ def test_wrong_sigmas_are_refused(sigmas):
 def test_no_sigmas_are_refused():
     with pytest.raises(ValueError, match="number of sigmas must be at least 1, got 0"):
         TargetNoise([])
+
+
+# Levels
+
+
+@pytest.mark.parametrize("family", ["open", "truncated", "full"])
+def test_levels_are_the_distribution_function_of_each_target(family):
+    logits, means, scales = normal(4, 3), normal(4, 3, 2, seed=1), normal(4, 3, 2, seed=2).exp()
+    if family == "full":
+        q = FullMixture(logits, means, torch.linalg.cholesky(torch.diag_embed(scales**2) + 0.3))
+    elif family == "truncated":
+        q = TruncatedMixture(logits, means, scales, torch.tensor([-1.0, -torch.inf]), torch.tensor([2.0, 3.0]))
+    else:
+        q = GaussianMixture(logits, means, scales)
+    draws = q.from_uniform(sampling.sobol(2**13, 2))
+    y = draws[:5]
+    share_below = (draws[:, None] <= y).double().mean(dim=0)
+    torch.testing.assert_close(q.levels(y), share_below, rtol=0, atol=0.01)
+    assert torch.equal(sampling.levels(q, y), q.levels(y))
+    far = torch.full_like(y, 1e6)
+    torch.testing.assert_close(q.levels(far), torch.ones_like(y))
+    torch.testing.assert_close(q.levels(-far), torch.zeros_like(y))
+
+
+def test_levels_of_one_target_are_its_cdf():
+    q = GaussianMixture(normal(4, 3), normal(4, 3, 1, seed=1), normal(4, 3, 1, seed=2).exp())
+    y = normal(6, 4, 1, seed=3)
+    torch.testing.assert_close(q.levels(y)[..., 0], q.cdf(y))
+    assert torch.autograd.gradcheck(lambda v: q.levels(v), y.requires_grad_())
+
+
+def test_levels_of_other_proposals():
+    y = normal(6, 4, 2, seed=3)
+    flow = Independent(Normal(normal(4, 2), torch.ones(4, 2)), 1)
+    torch.testing.assert_close(sampling.levels(flow, y), flow.base_dist.cdf(y))
+    silent = torch_mixture(torch.zeros(4, 3), torch.zeros(4, 3, 2), torch.ones(4, 3, 2))
+    torch.testing.assert_close(sampling.levels(silent, y), torch.special.ndtr(y))  # it does not say

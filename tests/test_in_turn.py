@@ -6,10 +6,10 @@ import torch
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor, methods, networks
 from ebreg.corrections import in_turn
-from ebreg.estimators import trainer
-from ebreg.estimators.trainer import frozen, kept_nlls
+from ebreg.estimators.trainer import kept_nlls
 from ebreg.models import ResidualModel
-from ebreg.training import Training
+from ebreg.training import Training, correction
+from ebreg.training.correction import frozen, has_gained
 from support import normal
 
 QUICK = {
@@ -54,7 +54,7 @@ def test_the_record_has_the_first_training_and_then_the_correction(both):
 
 
 def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
-    monkeypatch.setattr(trainer, "_helped", lambda before, after: torch.tensor([True, False]))
+    monkeypatch.setattr(correction, "has_gained", lambda before, after: torch.tensor([True, False]))
     model = EnergyRegressor(**QUICK, random_state=0).fit(*table()).model_
     weight = model.energy.head.output_layer.weight
     assert (weight[0] != 0).any()
@@ -68,10 +68,10 @@ def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
 def test_which_members_a_correction_helps():
     before = torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 3)
     clear = before - torch.tensor([[0.5], [0.2], [-0.1]]) + 0.01 * normal(3, 4)
-    assert trainer._helped(before, clear).tolist() == [True, True, False]
+    assert has_gained(before, clear).tolist() == [True, True, False]
     chance = before - torch.tensor([[2.0, -0.5, -0.5, -0.9], [0.0] * 4, [0.0] * 4])
-    assert trainer._helped(before, chance).tolist() == [False] * 3  # one row alone
-    assert trainer._helped(before, before * torch.nan).tolist() == [False] * 3
+    assert has_gained(before, chance).tolist() == [False] * 3  # one row alone
+    assert has_gained(before, before * torch.nan).tolist() == [False] * 3
 
 
 def test_noise_is_as_narrow_as_the_sharpness_of_the_members_says():
@@ -79,14 +79,14 @@ def test_noise_is_as_narrow_as_the_sharpness_of_the_members_says():
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(0)
         model = ResidualModel.for_table(x, y[:, None], width=8, n_components=2, n_members=2)
-    _, correction = in_turn(methods.ResidualNCE(model))
-    correction.sharpness.copy_(torch.tensor([0.5, 0.25]))
+    _, second = in_turn(methods.ResidualNCE(model))
+    second.sharpness.copy_(torch.tensor([0.5, 0.25]))
     h = model.features(x)  # four rows of each member
-    narrow, q = correction._noise(h), model.q(h)
+    narrow, q = second._noise(h), model.q(h)
     torch.testing.assert_close(narrow.scales[:4], 0.5 * q.scales[:4])
     torch.testing.assert_close(narrow.scales[4:], 0.25 * q.scales[4:])
-    networks.keep_members(correction, torch.tensor([1]))
-    torch.testing.assert_close(correction._noise(h[4:]).scales, narrow.scales[4:])
+    networks.keep_members(second, torch.tensor([1]))
+    torch.testing.assert_close(second._noise(h[4:]).scales, narrow.scales[4:])
 
 
 def test_the_second_training_moves_the_correction_alone():
@@ -94,9 +94,9 @@ def test_the_second_training_moves_the_correction_alone():
     with torch.random.fork_rng(devices=[]):
         torch.random.manual_seed(0)
         model = ResidualModel.for_table(x, y[:, None], width=8, n_components=2)
-    base, correction = in_turn(methods.ResidualNCE(model))
-    points = correction.points(len(y), torch.Generator().manual_seed(0))
-    sum(values.sum() for values in correction(x, y[:, None], points).values()).backward()
+    base, second = in_turn(methods.ResidualNCE(model))
+    points = second.points(len(y), torch.Generator().manual_seed(0))
+    sum(values.sum() for values in second(x, y[:, None], points).values()).backward()
     assert {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None} == {"energy"}
     model.zero_grad()
     base(x, y[:, None], base.points(len(y)))["nll"].sum().backward()
@@ -105,7 +105,7 @@ def test_the_second_training_moves_the_correction_alone():
     torch.testing.assert_close(
         base.validation_nll(x, y[:, None]).double(), -model.log_prob(x, y[:, None]), rtol=0, atol=1e-3
     )  # g is 0
-    correction.train()
+    second.train()
     assert not model.backbone.training
     assert model.energy.training
 

@@ -22,6 +22,7 @@ TARGETS = pytest.mark.parametrize("D", [1, 2])
 KIND = pytest.mark.parametrize("kind", KINDS)
 # Fine enough to compare with, and no finer.
 FINE = Accuracy(n_nodes=256, n_draws=1024, max_draws=4096)
+FINER = Accuracy(n_nodes=2048, n_draws=8192, max_draws=8192)
 FAIR = Accuracy(n_nodes=256, n_draws=512, max_draws=512)
 ROUGH = Accuracy(n_draws=256, max_draws=256)
 
@@ -243,10 +244,10 @@ def test_gradients_are_those_of_the_mean_of_separate_densities(kind, monkeypatch
     x.requires_grad_()
     own = dict(model.named_parameters())
     (gradient, *of_weights) = torch.autograd.grad(
-        model.log_prob(x, y, FINE).sum(), [x, *own.values()], allow_unused=True
+        model.log_prob(x, y, FINER).sum(), [x, *own.values()], allow_unused=True
     )
     singles = [alone(model, e) for e in range(E)]
-    log_p = torch.stack([single.log_prob(x, y, FINE) for single in singles])
+    log_p = torch.stack([single.log_prob(x, y, FINER) for single in singles])
     torch.logsumexp(log_p + model.calibration.log_weights[:, None], dim=0).sum().backward()
     assert distance(gradient, x.grad) < 0.01
     for (key, _), found in zip(own.items(), of_weights, strict=True):
@@ -364,12 +365,12 @@ def test_members_that_agree_have_no_epistemic_share(kind, D):
 def test_means_of_members_are_those_of_separate_models(kind, D):
     model, x = model_of(kind, D), data(D, 2)[0]
     with torch.no_grad():
-        means, p = model.member_means(x, FAIR), model.predictive(x, FAIR)
-        separately = torch.stack([alone(model, e).predictive(x, FAIR).mean for e in range(E)])
+        means, p = model.member_means(x, FINER), model.predictive(x, FINER)
+        separately = torch.stack([alone(model, e).predictive(x, FINER).mean for e in range(E)])
         # In standard deviations; of a residual model they come from few points of q.
         error = {MixtureModel: 1e-9, EnergyModel: 1e-3, ResidualModel: 0.05}[kind]
         assert ((means - separately) / p.stddev).abs().max() < error
-        share = model.epistemic_share(x, FAIR, p)
+        share = model.epistemic_share(x, FINER, p)
         expected = separately.var(dim=0, correction=0) / p.variance
         error = 0.005 if kind is ResidualModel else {1: 1e-3, 2: 0.01}[D]
         torch.testing.assert_close(share, expected, rtol=0, atol=error)

@@ -382,7 +382,7 @@ class ResidualNCE(Method):
         if self.proposal_loss == "nll":
             return nll(q.log_prob(y))
         with torch.no_grad():
-            g = self.model.g(h, draws)
+            g = self.model.g(h, draws, Position.of(q, draws))
         log_q = q.log_prob(_with_target(y, draws))
         return mdn(log_q[0], log_q[1:].detach() + g, log_q[1:])
 

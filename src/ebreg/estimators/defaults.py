@@ -12,10 +12,7 @@ _FEWEST_EPOCHS = 10
 _FEWEST_ROWS_TO_SPLIT = 15
 # Without validation nothing stops the training early, and few rows need fewer steps.
 _STEPS_WITHOUT_VALIDATION = 600
-# The training of a correction, as a share of the epochs before it, and its steps at least.
-_CORRECTION_EPOCHS = 0.2
-_FEWEST_CORRECTION_STEPS = 500
-# Its fine-tuning, as a share of its own epochs.
+# The fine-tuning of a correction, as a share of the epochs of its training.
 _CORRECTION_TUNING = 0.3
 # A validation costs as much as several steps, so not every epoch of a small table has one.
 _STEPS_BETWEEN_VALIDATIONS = 32
@@ -97,32 +94,6 @@ def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_member
         patience=patience,
         patience_growth=0.5 if n_iter_no_change is None and patience is not None else 0.0,
         validation_rows=config.validation_rows * n_members,
-    )
-
-
-def correction_config(
-    config: TrainingConfig, n_rows: int, n_epochs: int, max_iter: int | None
-) -> TrainingConfig:
-    """The settings of the training of a correction, from those of what it corrects.
-
-    Args:
-        config: Those.
-        n_rows: Rows of the training.
-        n_epochs: Epochs of the training before.
-        max_iter: As the user gave it.
-    """
-    epochs = max(1, round(_CORRECTION_EPOCHS * n_epochs))
-    if max_iter is None:
-        epochs = max(epochs, -(-_FEWEST_CORRECTION_STEPS // -(-n_rows // config.batch_size)))
-    validated = config.patience is not None
-    return replace(
-        config,
-        epochs=epochs,
-        schedule="one-cycle",
-        anchor=None,
-        patience=max(2, epochs // 3) if validated else None,
-        patience_growth=0.0,
-        validation_every=max(1, epochs // 20),
     )
 
 

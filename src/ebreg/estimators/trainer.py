@@ -1,16 +1,10 @@
 """Trainer: the trainings of a fit: with early stopping, of a correction, and then on all rows."""
 
 import copy
-import math
 import multiprocessing
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-
-import torch
-from torch import Tensor, nn
 
 from ebreg._utils.stack_level import stack_level
 from ebreg.corrections import CorrectionNCE, in_turn
@@ -21,6 +15,7 @@ from ebreg.methods import Method
 from ebreg.training import HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.calibration import calibrate
+from ebreg.training.correction import correction_config, fit_correction, frozen
 from ebreg.training.loop import Training
 from ebreg.training.sharpness import sharpness
 from ebreg.units import Standardizer
@@ -101,25 +96,14 @@ class Trainer:
         validation: TensorData | HeldOut | None,
         before: Training,
     ) -> Training:
-        """Train a correction of what was trained before, which stays; returns the record of both trainings.
-
-        Members whose validation rows it does not help are left without, and all of them are if the mean gain
-        of all rows together is less than its standard error.
-        """
-        model = method.model
-        method.sharpness.copy_(sharpness(model.eval(), data, validation))
-        config = defaults.correction_config(
-            self._config(data, validation), _n_rows(data, validation), len(before.history), self.max_iter
-        )
-        with frozen(model.backbone, model.proposal):
-            training = fit(method, data, validation, config, progress=self._progress)
-        if training.best_epoch is not None:
-            helped = _helped(torch.stack(before.row_nlls), torch.stack(training.row_nlls))
-            method.correction.reset(~helped.expand(model.n_members))
+        """Train a correction of what was trained before; returns the record of both trainings."""
+        config, n_rows = self._config(data, validation), _n_rows(data, validation)
+        fewest = {} if self.max_iter is None else {"fewest_steps": 1}
+        config = correction_config(config, n_rows, len(before.history), **fewest)
+        training = fit_correction(method, data, validation, config, before, progress=self._progress)
         if training.interrupted:
             _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
-        history = before.history + training.history
-        return replace(before, history=history, interrupted=training.interrupted)
+        return training
 
     def correct_again(self, method: CorrectionNCE, data: TensorData, before: Training) -> Training:
         """Fine-tune a correction of what was fine-tuned; members without one stay without."""
@@ -163,13 +147,6 @@ class Trainer:
         return False if in_worker or in_thread else self.verbose
 
 
-def _helped(before: Tensor, after: Tensor) -> Tensor:
-    # Whether each member has gained, from NLLs of its validation rows, (G, n): shape (G,).
-    gain = before - after
-    is_worth_it = gain.mean() > gain.std() / math.sqrt(gain.numel())
-    return (gain.mean(dim=1) > 0) & is_worth_it
-
-
 def _warn_of_interrupt(when: str) -> None:
     warnings.warn(f"the fit was interrupted {when}", UserWarning, stacklevel=stack_level())
 
@@ -186,19 +163,6 @@ def _n_epochs_kept(training: Training) -> int:
 def _n_rows(data: TensorData, validation: TensorData | HeldOut | None) -> int:
     # That a member is trained on.
     return len(data) - (validation.index.shape[1] if isinstance(validation, HeldOut) else 0)
-
-
-@contextmanager
-def frozen(*modules: nn.Module) -> Iterator[None]:
-    """Modules that do not learn for a while."""
-    learning = [p for module in modules for p in module.parameters() if p.requires_grad]
-    for parameter in learning:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learning:
-            parameter.requires_grad_(True)
 
 
 def kept_nll(training: Training) -> float:

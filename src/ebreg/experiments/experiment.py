@@ -12,6 +12,7 @@ import torch
 
 from ebreg._utils.random_state import seeded
 from ebreg._version import __version__
+from ebreg.corrections import in_turn
 from ebreg.errors import EbregError, TrainingError
 from ebreg.experiments import records
 from ebreg.experiments.settings import Setting
@@ -20,6 +21,7 @@ from ebreg.models import Model
 from ebreg.saving import checkpoints
 from ebreg.training import Training, fit
 from ebreg.training.config import TrainingConfig
+from ebreg.training.correction import correction_config, fit_correction
 
 # What runs had before these were settings.
 _LATER = {"patience_growth": 0.0, "n_members": 1, "dropout": []}
@@ -88,20 +90,29 @@ class Experiment(ABC):
         progress: bool = False,
         after_epoch: Callable[[Any, int], None] | None = None,
     ) -> tuple[Any, Training]:
-        """Train a new model; see :func:`ebreg.training.fit`. ``after_epoch`` gets the model and the epoch."""
+        """Train a new model; see :func:`ebreg.training.fit`. ``after_epoch`` gets the model and the epoch.
+
+        A correction is trained after its proposal, with a checkpoint of its own.
+        """
         method = self.method().to(device)
+        first, correction = in_turn(method)
         data, validation = self.data()
+        shared: dict[str, Any] = {"resume": resume, "progress": progress, "identity": self.settings}
         training = fit(
-            method,
+            first,
             data,
             validation,
             config=self.config,
             checkpoint=checkpoint,
-            resume=resume,
-            progress=progress,
             after_epoch=None if after_epoch is None else lambda epoch: after_epoch(method.model, epoch),
-            identity=self.settings,
+            **shared,
         )
+        if correction is not None and not training.interrupted:
+            config = correction_config(self.config, len(data), len(training.history))
+            path = None if checkpoint is None else checkpoint.with_name(f"correction-{checkpoint.name}")
+            training = fit_correction(
+                correction, data, validation, config, training, checkpoint=path, **shared
+            )
         return method.model, training
 
     def record_path(self, folder: Path) -> Path:

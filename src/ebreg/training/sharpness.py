@@ -10,7 +10,7 @@ from ebreg.training.batches import TensorData
 from ebreg.training.member_rows import HeldOut, MemberRows
 
 _FACTORS = tuple(2 ** (-k / 8) for k in range(17))
-_MOST_ROWS = 2048  # of a member
+_MOST_ROWS, _ROWS_AT_ONCE = 2048, 256  # of a member
 
 
 @torch.no_grad()
@@ -43,11 +43,14 @@ def sharpness(model: Model, data: TensorData, validation: TensorData | HeldOut |
 def _log_likelihoods(model: Model, data: Any, rows: Tensor) -> Tensor | None:
     # Mean over the rows of each block, (G, n), for each factor and member: (F, E).
     index = rows[:, :: -(-rows.shape[1] // _MOST_ROWS)]
-    x, y = (values.to(model.reference.device) for values in data.__getitems__(index.flatten()))
-    h, y = model.features(x), model.standardize(y)
-    y = y.repeat(len(h) // len(y), 1)  # members that share a backbone share the rows
-    q: Any = model.q(h)
-    if not hasattr(q, "with_components"):
-        return None
-    narrower = (q.with_components(q.logits, q.means, factor * q.scales) for factor in _FACTORS)
-    return torch.stack([each.log_prob(y).view(model.n_members, -1).mean(dim=1) for each in narrower]).cpu()
+    sums: Any = 0
+    for some in index.split(_ROWS_AT_ONCE, dim=1):
+        x, y = (values.to(model.reference.device) for values in data.__getitems__(some.flatten()))
+        h, y = model.features(x), model.standardize(y)
+        y = y.repeat(len(h) // len(y), 1)  # members that share a backbone share the rows
+        q: Any = model.q(h)
+        if not hasattr(q, "with_components"):
+            return None
+        narrower = (q.with_components(q.logits, q.means, factor * q.scales) for factor in _FACTORS)
+        sums += torch.stack([each.log_prob(y).view(model.n_members, -1).sum(dim=1) for each in narrower])
+    return sums.cpu() / index.shape[1]
