@@ -495,7 +495,9 @@ def test_levels_are_the_distribution_function_of_each_target(family):
     if family == "full":
         q = FullMixture(logits, means, torch.linalg.cholesky(torch.diag_embed(scales**2) + 0.3))
     elif family == "truncated":
-        q = TruncatedMixture(logits, means, scales, torch.tensor([-1.0, -torch.inf]), torch.tensor([2.0, 3.0]))
+        q = TruncatedMixture(
+            logits, means, scales, torch.tensor([-1.0, -torch.inf]), torch.tensor([2.0, 3.0])
+        )
     else:
         q = GaussianMixture(logits, means, scales)
     draws = q.from_uniform(sampling.sobol(2**13, 2))

@@ -341,6 +341,22 @@ class TestExperiments:
         assert experiment.read(tmp_path) == record
         assert experiment.re_evaluate(tmp_path) == record
 
+    def test_a_correction_has_a_checkpoint_of_its_own(self, tmp_path: Path):
+        setting = replace(TABLES["table3"].settings["members-residual-8"], n_members=2)
+        recipe = replace(QUICK, config=replace(QUICK.config, patience=1))
+        experiment = ImageExperiment(setting, CELL_COUNTS, 1, recipe)
+        expected, training = experiment.train()
+        names = ["nce" in entry for entry in training.history]
+        assert names == [False] + [True] * (len(names) - 1)
+        first, second = tmp_path / "checkpoint.safetensors", tmp_path / "correction-checkpoint.safetensors"
+        experiment.train(checkpoint=first)
+        second.unlink()  # as if it had been killed between the two
+        model, resumed = experiment.train(checkpoint=first, resume=True)
+        assert second.exists()
+        assert len(resumed.history) == len(training.history)
+        for name, value in expected.state_dict().items():
+            assert torch.equal(model.state_dict()[name], value), name
+
     def test_a_backbone_that_never_learns_is_left_out(self, tmp_path: Path):
         from safetensors.torch import save_file
 

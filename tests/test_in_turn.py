@@ -1,5 +1,7 @@
 """A correction that is trained after its proposal, which is that of a mixture regressor."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -54,7 +56,7 @@ def test_the_record_has_the_first_training_and_then_the_correction(both):
 
 
 def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
-    monkeypatch.setattr(correction, "has_gained", lambda before, after: torch.tensor([True, False]))
+    monkeypatch.setattr(correction, "has_gained", lambda *_, **__: torch.tensor([True, False]))
     model = EnergyRegressor(**QUICK, random_state=0).fit(*table()).model_
     weight = model.energy.head.output_layer.weight
     assert (weight[0] != 0).any()
@@ -66,12 +68,28 @@ def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
 
 
 def test_which_members_a_correction_helps():
-    before = torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 3)
+    before, rows, weights = (
+        torch.tensor([[1.0, 2.0, 3.0, 4.0]] * 3),
+        torch.arange(12).view(3, 4),
+        torch.ones(12),
+    )
     clear = before - torch.tensor([[0.5], [0.2], [-0.1]]) + 0.01 * normal(3, 4)
-    assert has_gained(before, clear).tolist() == [True, True, False]
+    assert has_gained(before, clear, rows, weights).tolist() == [True, True, False]
     chance = before - torch.tensor([[2.0, -0.5, -0.5, -0.9], [0.0] * 4, [0.0] * 4])
-    assert has_gained(before, chance).tolist() == [False] * 3  # one row alone
-    assert has_gained(before, before * torch.nan).tolist() == [False] * 3
+    assert has_gained(before, chance, rows, weights).tolist() == [False] * 3  # one row alone
+    assert has_gained(before, before * torch.nan, rows, weights).tolist() == [False] * 3
+    infinite = torch.cat([torch.full((3, 1), torch.inf), clear[:, 1:]], dim=1)
+    before = torch.cat([torch.full((3, 1), torch.inf), before[:, 1:]], dim=1)
+    assert has_gained(before, infinite, rows, weights).tolist() == [True, True, False]
+
+
+def test_rows_that_members_share_count_once():
+    before, gain = torch.zeros(1, 4), torch.tensor([[1.0, 1.0, -0.5, -0.9]])
+    rows, weights = torch.arange(4)[None], torch.ones(4)
+    assert not has_gained(before, -gain, rows, weights).any()
+    eight = [each.expand(8, -1) for each in (before, -gain, rows)]
+    assert not has_gained(*eight, weights).any()
+    assert has_gained(before, -gain, rows, torch.tensor([3.0, 3.0, 1.0, 0.0])).all()
 
 
 def test_noise_is_as_narrow_as_the_sharpness_of_the_members_says():
@@ -82,11 +100,39 @@ def test_noise_is_as_narrow_as_the_sharpness_of_the_members_says():
     _, second = in_turn(methods.ResidualNCE(model))
     second.sharpness.copy_(torch.tensor([0.5, 0.25]))
     h = model.features(x)  # four rows of each member
-    narrow, q = second._noise(h), model.q(h)
-    torch.testing.assert_close(narrow.scales[:4], 0.5 * q.scales[:4])
-    torch.testing.assert_close(narrow.scales[4:], 0.25 * q.scales[4:])
+    seen, points, q = [], second.points(8), model.q(h)
+    sampler = second.sampler
+    second.sampler = lambda q, y, u: seen.append(q) or sampler(q, y, u)
+    second(x, y[:, None], points)
+    torch.testing.assert_close(seen[0].scales[:4], 0.5 * q.scales[:4])
+    torch.testing.assert_close(seen[0].scales[4:], 0.25 * q.scales[4:])
     networks.keep_members(second, torch.tensor([1]))
-    torch.testing.assert_close(second._noise(h[4:]).scales, narrow.scales[4:])
+    second(x[4:], y[4:, None], points[:, 4:])
+    torch.testing.assert_close(seen[1].scales, seen[0].scales[4:])
+
+
+def test_a_method_on_another_device_has_its_correction_there():
+    x, y = (torch.from_numpy(values) for values in table(8))
+    method = methods.ResidualNCE(ResidualModel.for_table(x, y[:, None], n_members=2)).to("meta")
+    assert in_turn(method)[1].sharpness.device.type == "meta"
+
+
+def test_without_validation_rows_there_is_no_correction():
+    model = EnergyRegressor(**QUICK, early_stopping=False, random_state=0).fit(*table())
+    assert model.model_.energy.is_zero.all()
+    assert not any("nce" in entry for entry in model.history_)
+
+
+def test_a_correction_that_was_never_validated_is_left_out(monkeypatch):
+    real = correction.fit
+
+    def interrupted(*arguments, **settings):
+        return replace(real(*arguments, **settings), row_nlls=(), interrupted=True)
+
+    monkeypatch.setattr(correction, "fit", interrupted)
+    with pytest.warns(UserWarning, match="interrupted while its energy was trained"):
+        model = EnergyRegressor(**QUICK, random_state=0).fit(*table())
+    assert model.model_.energy.is_zero.all()
 
 
 def test_the_second_training_moves_the_correction_alone():

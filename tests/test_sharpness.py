@@ -1,13 +1,13 @@
 """How much narrower a proposal is on the rows that it was trained on than on others."""
 
+import pytest
 import torch
 from torch import nn
 
 from ebreg.distributions import GaussianMixture
 from ebreg.models import MixtureModel
-from ebreg.training import HeldOut
 from ebreg.training.batches import as_data
-from ebreg.training.sharpness import sharpness
+from ebreg.training.sharpness import log_likelihoods, sharpness
 from support import normal
 
 N = 4000
@@ -37,22 +37,34 @@ def rows(scale: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.zeros(N, 1), scale * normal(N, 1, seed=seed, dtype=torch.float32)
 
 
-def test_it_is_the_width_of_the_own_rows_beside_that_of_the_others():
-    q, own = model(Standard()), as_data(rows(0.5, 0))
-    assert sharpness(q, own, None) == 0.5
-    assert sharpness(q, own, as_data(rows(1.0, 1))) == 0.5
-    assert sharpness(q, own, as_data(rows(3.0, 1))) == 0.5  # q is never made wider
-    assert sharpness(q, own, as_data(rows(0.5, 1))) == 1.0  # q is too wide everywhere: g may learn that
-    assert sharpness(q, own, as_data(rows(2**-0.5, 1))) == 2**-0.5
-    assert sharpness(q, as_data(rows(2.0, 0)), None) == 1.0
+def likelihoods(scale: float, seed: int, head: nn.Module | None = None) -> torch.Tensor:
+    return log_likelihoods(model(head or Standard()), as_data(rows(scale, seed)), torch.arange(N)[None])
 
 
-def test_validation_rows_may_be_among_the_data():
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        (1.0, 0.5),
+        (3.0, 0.5),  # q is never made wider
+        (0.5, 1.0),  # q is too wide everywhere: g may learn that
+        (2**-0.5, 2**-0.5),
+    ],
+)
+def test_it_is_the_width_of_the_own_rows_divided_by_that_of_the_others(others, expected):
+    assert sharpness(likelihoods(0.5, 0), likelihoods(others, 1)) == expected
+    assert sharpness(likelihoods(2.0, 0), likelihoods(others, 1)) == 1.0
+
+
+def test_weights_of_rows_count():
     x, y = rows(0.5, 0)
-    y[::10] *= 2
-    held_out = HeldOut(torch.arange(0, N, 10)[None])
-    assert sharpness(model(Standard()), as_data((x, y)), held_out) == 0.5
+    y[::2] *= 8
+    data = as_data((x, y, torch.arange(N) % 2))
+    assert (
+        sharpness(log_likelihoods(model(Standard()), data, torch.arange(N)[None]), likelihoods(1, 1)) == 0.5
+    )
 
 
 def test_other_proposals_stay_as_they_are():
-    assert sharpness(model(Flat()), as_data(rows(0.5, 0)), None) == 1.0
+    found = likelihoods(0.5, 0, Flat())
+    assert torch.equal(found, found[:1].expand_as(found))
+    assert sharpness(found, found) == 1.0

@@ -21,6 +21,13 @@ def in_turn(method: Method) -> "tuple[Method, CorrectionNCE | None]":
     return BaseNLL(method.model), CorrectionNCE(method.model, method.sampler)
 
 
+def narrowed(q: Any, factors: Tensor) -> Any:
+    """A mixture with its deviations multiplied by a factor for each row, (B,); others as they are."""
+    if not hasattr(q, "with_components"):
+        return q
+    return q.with_components(q.logits, q.means, factors.to(q.scales)[:, None, None] * q.scales)
+
+
 class BaseNLL(Method):
     """First half of `ResidualNCE` in turn: q and the backbone by their log-likelihood; g is left as it is."""
 
@@ -55,6 +62,7 @@ class CorrectionNCE(Method):
 
     Attributes:
         sharpness: Factor on the deviations of q for each member, shape (E,).
+        validation_likelihoods: What is known of the validation rows, for a fine-tuning without them.
     """
 
     sharpness: Tensor
@@ -66,11 +74,12 @@ class CorrectionNCE(Method):
     def __init__(self, model: ResidualModel, draws: Sampler):
         super().__init__(model)
         self.sampler = draws
-        self.register_buffer("sharpness", torch.ones(model.n_members))
+        self.register_buffer("sharpness", torch.ones(model.n_members, device=model.reference.device))
+        self.validation_likelihoods: Tensor | None = None
 
     @property
     def correction(self) -> Correction:
-        """G."""
+        """The head that gives g."""
         assert isinstance(self.model.energy, Correction)
         return self.model.energy
 
@@ -86,16 +95,11 @@ class CorrectionNCE(Method):
         """The losses ``nce`` and ``offset`` of g."""
         with torch.no_grad():
             h, y = self.model.features(x), self.model.standardize(y)
-            q = self._noise(h)
+            factors = self.sharpness.repeat_interleave(len(h) // len(self.sharpness))
+            q = narrowed(self.model.q(h), factors)
             draws = self.sampler(q, y, u)
-        return correction_losses(self.model, q, h, y, draws)
-
-    def _noise(self, h: Tensor) -> Any:
-        q: Any = self.model.q(h)
-        if not hasattr(q, "with_components"):
-            return q
-        factors = self.sharpness.repeat_interleave(len(h) // len(self.sharpness))
-        return q.with_components(q.logits, q.means, factors[:, None, None] * q.scales)
+        # A narrower density is higher; g is to see it as that of q.
+        return correction_losses(self.model, q, h, y, draws, self.model.n_targets * factors.log())
 
     def train(self, mode: bool = True) -> Self:
         """Training mode for g; features are those of a prediction."""

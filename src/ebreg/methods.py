@@ -329,12 +329,17 @@ class TeacherFirstStage(Method):
         return {"nce": teacher_nce, "nll": nll(log_q_y)}
 
 
-def correction_losses(model: ResidualModel, q: Any, h: Tensor, y: Tensor, draws: Draws) -> Losses:
-    """The losses ``nce`` and ``offset`` of g, from draws of q, features and targets in standard units."""
+def correction_losses(
+    model: ResidualModel, q: Any, h: Tensor, y: Tensor, draws: Draws, log_width: Tensor | float = 0.0
+) -> Losses:
+    """The losses ``nce`` and ``offset`` of g, from draws of q, features and targets in standard units.
+
+    ``log_width``, (B,), is added to the log density of q that g sees.
+    """
     values, place = draws.with_target(y)
     with torch.no_grad():  # q does not learn from g
         position = Position.of(q, values)
-    g = model.g(h, values, position)
+    g = model.g(h, values, position._replace(log_q=position.log_q + log_width))
     g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
     zero = torch.zeros_like(g)
     return {"nce": nce(g_y, zero[0], noise, zero), "offset": _OFFSET * g.mean(dim=0).square()}
@@ -343,7 +348,7 @@ def correction_losses(model: ResidualModel, q: Any, h: Tensor, y: Tensor, draws:
 class ResidualNCE(Method):
     """A correction g of log q by NCE (Eq. 6) with q as the noise; not in the paper.
 
-    With f = log q + g, the logits f - log q are g alone: no density is evaluated for it. The backbone learns
+    With f = log q + g, the logits f - log q are g alone. The backbone learns
     from both losses. Eq. (6) leaves a constant of each row open, and g has bounds: a weak third loss, the
     squared mean of g, keeps it from drifting to the lower one, from where g could raise far tails of q.
 

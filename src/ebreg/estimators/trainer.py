@@ -4,7 +4,9 @@ import copy
 import multiprocessing
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ebreg._utils.stack_level import stack_level
 from ebreg.corrections import CorrectionNCE, in_turn
@@ -15,9 +17,8 @@ from ebreg.methods import Method
 from ebreg.training import HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.calibration import calibrate
-from ebreg.training.correction import correction_config, fit_correction, frozen
+from ebreg.training.correction import FEWEST_STEPS, fit_correction, fit_correction_again
 from ebreg.training.loop import Training
-from ebreg.training.sharpness import sharpness
 from ebreg.units import Standardizer
 
 
@@ -49,7 +50,7 @@ class Trainer:
         """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
         first, correction = in_turn(method)
         training = final = self.train(first, data, validation)
-        if correction is not None and not final.interrupted:
+        if correction is not None and validation is not None and not final.interrupted:
             final = self.correct(correction, data, validation, final)
         held_out = isinstance(validation, HeldOut)
         if isinstance(validation, HeldOut) and training.best_epoch is not None:
@@ -97,25 +98,20 @@ class Trainer:
         before: Training,
     ) -> Training:
         """Train a correction of what was trained before; returns the record of both trainings."""
-        config, n_rows = self._config(data, validation), _n_rows(data, validation)
-        fewest = {} if self.max_iter is None else {"fewest_steps": 1}
-        config = correction_config(config, n_rows, len(before.history), **fewest)
-        training = fit_correction(method, data, validation, config, before, progress=self._progress)
+        config, fewest_steps = self._config(data, validation), FEWEST_STEPS if self.max_iter is None else 1
+        training = fit_correction(
+            method, data, validation, config, before, fewest_steps, progress=self._progress
+        )
         if training.interrupted:
             _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
         return training
 
     def correct_again(self, method: CorrectionNCE, data: TensorData, before: Training) -> Training:
         """Fine-tune a correction of what was fine-tuned; members without one stay without."""
-        model, left_out = method.model, method.correction.is_zero
-        if left_out.all():
+        if method.correction.is_zero.all():
             return before
-        method.sharpness.copy_(sharpness(model.eval(), data, None))
-        n_epochs = sum("nce" in entry for entry in before.history)
-        with frozen(model.backbone, model.proposal):
-            training = self.fine_tune(method, data, defaults.n_correction_tuning_epochs(n_epochs), before)
-        method.correction.reset(left_out)
-        return training
+        n_epochs = defaults.n_correction_tuning_epochs(sum("nce" in entry for entry in before.history))
+        return self._tuned(fit_correction_again, method, data, n_epochs, before)
 
     def fine_tune(self, method: Method, data: TensorData, n_epochs: int, before: Training) -> Training:
         """Train on all rows, those for validation included; returns the record of all trainings.
@@ -128,14 +124,19 @@ class Trainer:
             n_epochs: Number of epochs.
             before: The record of all trainings before.
         """
+        return self._tuned(fit, method, data, n_epochs, before)
+
+    def _tuned(
+        self, train: Callable[..., Training], method: Any, data: TensorData, n_epochs: int, before: Training
+    ) -> Training:
         config = defaults.fine_tuning_config(
             len(data), n_epochs, self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
-        training = fit(method, data, config=config, progress=self._progress)
+        training = train(method, data, config=config, progress=self._progress)
         if training.interrupted:
             method.load_state_dict(best)
-            _warn_of_interrupt("while it was fine-tuned on all rows; the best weights before that are kept")
+            _warn_of_interrupt("while it was fine-tuned on all rows; the weights before that are kept")
             return replace(before, interrupted=True)
         return replace(before, history=before.history + training.history)
 

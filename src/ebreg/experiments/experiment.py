@@ -21,7 +21,7 @@ from ebreg.models import Model
 from ebreg.saving import checkpoints
 from ebreg.training import Training, fit
 from ebreg.training.config import TrainingConfig
-from ebreg.training.correction import correction_config, fit_correction
+from ebreg.training.correction import fit_correction
 
 # What runs had before these were settings.
 _LATER = {"patience_growth": 0.0, "n_members": 1, "dropout": []}
@@ -92,11 +92,11 @@ class Experiment(ABC):
     ) -> tuple[Any, Training]:
         """Train a new model; see :func:`ebreg.training.fit`. ``after_epoch`` gets the model and the epoch.
 
-        A correction is trained after its proposal, with a checkpoint of its own.
+        With validation data a correction is trained after its proposal, with a checkpoint of its own.
         """
         method = self.method().to(device)
-        first, correction = in_turn(method)
         data, validation = self.data()
+        first, correction = (method, None) if validation is None else in_turn(method)
         shared: dict[str, Any] = {"resume": resume, "progress": progress, "identity": self.settings}
         training = fit(
             first,
@@ -108,10 +108,9 @@ class Experiment(ABC):
             **shared,
         )
         if correction is not None and not training.interrupted:
-            config = correction_config(self.config, len(data), len(training.history))
-            path = None if checkpoint is None else checkpoint.with_name(f"correction-{checkpoint.name}")
+            path = None if checkpoint is None else correction_checkpoint(checkpoint)
             training = fit_correction(
-                correction, data, validation, config, training, checkpoint=path, **shared
+                correction, data, validation, self.config, training, 1, checkpoint=path, **shared
             )
         return method.model, training
 
@@ -224,6 +223,11 @@ class Experiment(ABC):
         if metrics[records.PAPER_METRIC] is None:
             return {"failure": "the paper's metric is not finite", **metrics}
         return dict(metrics)
+
+
+def correction_checkpoint(checkpoint: Path) -> Path:
+    """The checkpoint of a correction, beside that of its proposal."""
+    return checkpoint.with_name(f"correction-{checkpoint.name}")
 
 
 class Result(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ebreg.experiments.mean_std import MeanStd
-from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher
+from ebreg.methods import METHODS, Method, MixtureNLL, MixtureTeacher, ResidualNCE
 from ebreg.models import MixtureModel
 from ebreg.networks import Networks
 from ebreg.units import Units
@@ -72,6 +72,7 @@ class Setting:
             "shares_backbone": self.shares_backbone,
             "n_members": self.n_members,
             "dropout": list(self.dropout),
+            **({"correction": "position"} if self.method == ResidualNCE.name else {}),  # not of y itself
         }
 
     def build(

@@ -1,6 +1,5 @@
 """The training of a correction after that of its proposal, and where the correction is kept."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,13 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from ebreg.corrections import CorrectionNCE
+from ebreg.training.batches import as_data, weights_of
 from ebreg.training.config import TrainingConfig
+from ebreg.training.early_stopping import difference, mean_and_error
 from ebreg.training.loop import Training, fit
-from ebreg.training.sharpness import sharpness
+from ebreg.training.member_rows import HeldOut, MemberRows
+from ebreg.training.sharpness import log_likelihoods, sharpness
 
 # Its epochs, as a share of those before it, and its steps at least.
 _EPOCHS = 0.2
-_FEWEST_STEPS = 500
+FEWEST_STEPS = 500
 
 
 def fit_correction(
@@ -25,6 +27,7 @@ def fit_correction(
     validation: Any,
     config: TrainingConfig,
     before: Training,
+    fewest_steps: int = FEWEST_STEPS,
     **settings: Any,
 ) -> Training:
     """Train g of a model whose q is trained; q and the backbone stay as they are.
@@ -35,21 +38,33 @@ def fit_correction(
     Args:
         method: What is trained.
         data: As in :func:`fit`.
-        validation: The same rows as in the training before.
-        config: Settings, by :func:`correction_config`.
-        before: The training of q.
+        validation: The same rows as in the training before; without any, nothing shows whether g helps.
+        config: Settings of the training before.
+        before: That training.
+        fewest_steps: Number of steps at least.
         settings: Other arguments of :func:`fit`.
 
     Returns:
         The record of both trainings; its best epochs are those of q.
     """
-    model = method.model
-    method.sharpness.copy_(sharpness(model.eval(), data, validation))
+    model, data = method.model.eval(), as_data(data)
+    held_out = isinstance(validation, HeldOut)
+    validation = validation if held_out else as_data(validation, "validation")
+    rows = MemberRows.of(model, data, validation)
+    assert rows.validation is not None
+    validated = data if held_out else validation
+    method.validation_likelihoods = log_likelihoods(model, validated, rows.validation)
+    own = log_likelihoods(model, data, rows.train)
+    method.sharpness.copy_(sharpness(own, method.validation_likelihoods))
+    config = _config(config, rows.train.shape[1], len(before.history), fewest_steps)
     with frozen(model.backbone, model.proposal):
         training = fit(method, data, validation, config, **settings)
-    if training.row_nlls and before.row_nlls:
-        gained = has_gained(torch.stack(before.row_nlls), torch.stack(training.row_nlls))
-        method.correction.reset(~gained.expand(model.n_members))
+    gained = torch.zeros(len(rows.validation), dtype=torch.bool)
+    if training.row_nlls:  # else it was interrupted before the first validation
+        weights = weights_of(validated).double()
+        nlls, corrected = torch.stack(before.row_nlls), torch.stack(training.row_nlls)
+        gained = has_gained(nlls, corrected, rows.validation, weights)
+    method.correction.reset(~gained.expand(model.n_members))
     return replace(
         before,
         history=before.history + training.history,
@@ -58,17 +73,50 @@ def fit_correction(
     )
 
 
-def correction_config(
-    config: TrainingConfig, n_rows: int, n_epochs: int, fewest_steps: int = _FEWEST_STEPS
-) -> TrainingConfig:
-    """The settings of the training of a correction, from those of what it corrects.
+def fit_correction_again(
+    method: CorrectionNCE, data: Any, config: TrainingConfig, **settings: Any
+) -> Training:
+    """Fine-tune g on all rows, after q was fine-tuned on them; members without a correction stay without.
 
     Args:
-        config: Those.
-        n_rows: Rows of a member.
-        n_epochs: Epochs of the training before.
-        fewest_steps: Number of steps at least.
+        method: As :func:`fit_correction` left it.
+        data: All rows.
+        config: Settings.
+        settings: Other arguments of :func:`fit`.
     """
+    model, data, left_out = method.model.eval(), as_data(data), method.correction.is_zero
+    own = log_likelihoods(model, data, MemberRows.of(model, data, None).train)
+    if method.validation_likelihoods is not None:
+        method.sharpness.copy_(sharpness(own, method.validation_likelihoods))
+    with frozen(model.backbone, model.proposal):
+        training = fit(method, data, config=config, **settings)
+    method.correction.reset(left_out)
+    return training
+
+
+def has_gained(before: Tensor, after: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """Whether each member has gained; none has unless all rows together gain more than their standard error.
+
+    Args:
+        before: NLLs of the validation rows of each block, shape (G, n).
+        after: The same, with a correction.
+        rows: Their row numbers, shape (G, n); several blocks may have the same row.
+        weights: Weights of all rows, shape (N,).
+
+    Returns:
+        Shape (G,).
+    """
+    gain = difference(before, after)
+    # A row counts once, with its mean gain.
+    distinct, place = rows.unique(return_inverse=True)
+    sums = torch.zeros(len(distinct), dtype=gain.dtype).index_add(0, place.flatten(), gain.flatten())
+    mean, error = mean_and_error(sums / place.flatten().bincount(), weights[distinct])
+    own = torch.tensor([mean_and_error(*each)[0] for each in zip(gain, weights[rows], strict=True)])
+    return (own > 0) & (mean > error)
+
+
+def _config(config: TrainingConfig, n_rows: int, n_epochs: int, fewest_steps: int) -> TrainingConfig:
+    # From that of a training of n epochs; n_rows are those of a member.
     epochs = max(1, round(_EPOCHS * n_epochs), -(-fewest_steps // -(-n_rows // config.batch_size)))
     return replace(
         config,
@@ -81,13 +129,6 @@ def correction_config(
         frozen_epochs=0,
         mixture_epochs=0,
     )
-
-
-def has_gained(before: Tensor, after: Tensor) -> Tensor:
-    """Whether each member has gained, from NLLs of its validation rows, shape (G, n); shape (G,)."""
-    gain = before - after
-    is_worth_it = gain.mean() > gain.std() / math.sqrt(gain.numel())
-    return (gain.mean(dim=1) > 0) & is_worth_it
 
 
 @contextmanager

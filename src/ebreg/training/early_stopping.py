@@ -67,7 +67,7 @@ class Selection:
 
     def _is_better(self, epoch: int, rows: Tensor, weights: Tensor) -> bool:
         assert self.best_rows is not None
-        gain, error = _mean_and_error(_difference(self.best_rows, rows), weights)
+        gain, error = mean_and_error(difference(self.best_rows, rows), weights)
         if self.anchor is None or epoch < self.anchor:
             return gain > 0
         if self.last_epoch < self.anchor:  # the first validated epoch from the anchor on
@@ -75,13 +75,15 @@ class Selection:
         return gain > error
 
 
-def _difference(before: Tensor, after: Tensor) -> Tensor:
-    # NaN is as bad as infinity, and rows that are infinite in both epochs say nothing.
+def difference(before: Tensor, after: Tensor) -> Tensor:
+    """By how much NLLs have fallen, of any shape; 0 for one that is infinite before and after."""
+    # NaN is as bad as infinity.
     before, after = (torch.nan_to_num(rows, nan=torch.inf, posinf=torch.inf) for rows in (before, after))
     return torch.where(torch.isinf(before) & torch.isinf(after), 0.0, before - after)
 
 
-def _mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
+def mean_and_error(values: Tensor, weights: Tensor) -> tuple[float, float]:
+    """Weighted mean of values and its standard error; both have shape (n,)."""
     share = weights / weights.sum()
     mean = (share * values).sum()
     error = (share.square() * (values - mean).square()).sum().sqrt()

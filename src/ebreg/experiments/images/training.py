@@ -7,6 +7,7 @@ from typing import Any
 
 from ebreg import plots
 from ebreg.experiments import records, report
+from ebreg.experiments.experiment import correction_checkpoint
 from ebreg.experiments.images import examples
 from ebreg.experiments.images.experiment import ImageExperiment
 from ebreg.experiments.images.saving import save
@@ -58,6 +59,6 @@ def _check_folder(folder: Path, resume: bool) -> None:
             )
         folders.check_free(folder / MODEL)
         return  # the other files are of this training
-    for name in (MODEL, EXAMPLES):
+    for name in (MODEL, EXAMPLES, correction_checkpoint(folder / CHECKPOINT).name):
         if (folder / name).exists():
             raise FileExistsError(f"{folder / name} exists and is not overwritten; give another folder")
