@@ -17,6 +17,7 @@ What is detached is written in each method and nowhere else; draws are never dif
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -339,7 +340,7 @@ def correction_losses(
     values, place = draws.with_target(y)
     with torch.no_grad():  # q does not learn from g
         position = Position.of(q, values)
-    g = model.g(h, values, position._replace(log_q=position.log_q + log_width))
+    g = model.g(h, values, replace(position, log_q=position.log_q + log_width))
     g_y, noise = g.gather(0, place[None])[0], g.scatter(0, place[None], -torch.inf)
     zero = torch.zeros_like(g)
     return {"nce": nce(g_y, zero[0], noise, zero), "offset": _OFFSET * g.mean(dim=0).square()}

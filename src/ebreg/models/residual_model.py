@@ -1,8 +1,8 @@
 """ResidualModel: an energy that corrects its proposal."""
 
 import math
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ _N_POINTS_OF_MEANS = 128
 _FARTHEST = 1e6
 
 
-class Position(NamedTuple):
+@dataclass(frozen=True)
+class Position:
     """Where targets lie in a proposal.
 
     Attributes:
@@ -72,7 +73,8 @@ class ResidualModel(EnergyModel):
         """
         if not isinstance(self.energy, networks.Correction):  # of the user's own
             return self._energy(h, y.clamp(-_FARTHEST, _FARTHEST))
-        return self.energy(h, *(Position.of(self.q(h), y) if position is None else position))
+        position = Position.of(self.q(h), y) if position is None else position
+        return self.energy(h, position.u, position.log_q)
 
     def f(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f`."""
