@@ -44,6 +44,7 @@ HARD = {
     "very light": one_row([1 - 1e-13, 1e-13], [0.0, -50.0], [1.0, 0.1]),
     "far apart": one_row([0.4, 0.2, 0.4], [-1e6, 0.0, 1e6], [1e-3, 1.0, 10.0]),
     "spikes": one_row([0.25, 0.25, 0.25, 0.25], [-1.0, 0.0, 1e-3, 5.0], [1e-6, 1e-4, 1e-6, 1e-2]),
+    "many": one_row([1 / 64] * 64, [math.sin(k) for k in range(64)], [10 ** -(k % 3) / 2 for k in range(64)]),
 }
 hard = pytest.mark.parametrize("q", HARD.values(), ids=HARD.keys())
 

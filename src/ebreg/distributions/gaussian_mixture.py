@@ -13,6 +13,7 @@ from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
+from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.distributions.mixture_log_prob import MixtureLogDensity
 from ebreg.distributions.quantiles import quantiles, solve_quantile
@@ -20,6 +21,10 @@ from ebreg.distributions.regions import Modes, Region
 
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
+# Nodes of a curve of the density, and how far they reach from a component, in its scales.
+_CURVE_NODES, _CURVE_NODES_A_COMPONENT, _REACH = 448, 4, 8.0
+# Of the nodes, shared equally by the components; the rest goes by the cube roots of their weights.
+_LEAST_SHARE = 0.25
 
 
 class GaussianMixture(Distribution):
@@ -305,9 +310,8 @@ class GaussianMixture(Distribution):
         # Means and variances, (B, K, D).
         return self.means, self.scales**2
 
-    def _share_below(self, value: Tensor, z: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
-        # Mass of each component below values (..., B, 1, D), which are z scales from its mean (..., B, K, D);
-        # ``rows`` names the rows that the values belong to.
+    def _share_below(self, value: Tensor, z: Tensor) -> Tensor:
+        # Mass of each component below values (..., B, 1, D), which are z scales from its mean (..., B, K, D).
         return normal.cdf(z)
 
     def _shares_below(self, value: Tensor) -> Tensor:
@@ -331,14 +335,10 @@ class GaussianMixture(Distribution):
         z = torch.randn(means.shape, generator=generator, dtype=means.dtype, device=means.device)
         return torch.addcmul(means, scales, z)
 
-    def _curve_nodes(self) -> Tensor:
-        # Where the log density of a single target is to be known, (N, B).
-        return self._nodes_around(self.means)
-
-    @property
-    def _bounded(self) -> tuple[bool, bool]:
-        # Whether the single target has a lower bound, and an upper one.
-        return False, False
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        # Of the targets, (D,) each; infinite where there is none.
+        infinity = self.means.new_full((self.n_targets,), torch.inf)
+        return -infinity, infinity
 
     def _climb(self, starts: Tensor) -> Modes:
         # The modes above starting points, (S, B, D).
@@ -353,56 +353,75 @@ class GaussianMixture(Distribution):
         means, variances = self._component_moments()
         return weights, means - (weights * means).sum(dim=1, keepdim=True), variances
 
-    def _nodes_around(self, centres: Tensor) -> Tensor:
-        # (B, K, 1) -> (257 K, B). They resolve every component, however narrow or light; 1/16 of its scale
-        # apart, the log density in between is off by at most 5e-4.
-        z = torch.linspace(-8, 8, 257, dtype=centres.dtype, device=centres.device)
-        return (centres + self.scales * z).flatten(1).T
+    def _curve_nodes(self) -> Tensor:
+        # Where the density of a single target is to be known, (N, B): within 8 scales of every component,
+        # however narrow or light. A component has a number of nodes that grows with its weight, and they are
+        # closer together near its centre.
+        low, high = self._bounds()
+        B, K, _ = self.means.shape
+        shares = (self.logits / 3).softmax(dim=1).lerp(torch.full_like(self.logits, 1 / K), _LEAST_SHARE)
+        n = _CURVE_NODES + _CURVE_NODES_A_COMPONENT * K
+        v = (torch.arange(n, dtype=self.means.dtype, device=self.means.device) + 0.5) / n
+        component, t = components.choose(shares, v[:, None].expand(-1, B))
+        centres, reach = self.means.clamp(low, high), _REACH * self.scales
+        left, right = torch.minimum(reach, centres - low), torch.minimum(reach, high - centres)
+        centre, before, after = (
+            components.pick(table, component)[..., 0] for table in (centres, left, right)
+        )
+        z = 2 * t - 1
+        nodes = centre + torch.where(z < 0, before, after) * z * z.abs()
+        first, last = (centres - left).amin(dim=(1, 2)), (centres + right).amax(dim=(1, 2))
+        first, last = torch.where(low.isfinite(), low, first), torch.where(high.isfinite(), high, last)
+        return torch.cat([first[None], nodes, last[None]])
 
     @property
     def _curve(self) -> LogLinear:
         # For questions about the shape of the density of a single target, which have no closed form. Not
-        # kept: it is a hundred times larger than the mixture.
+        # kept: it is much larger than the mixture.
         nodes = self.double()._curve_nodes().sort(dim=0).values
-        log_prob = self.to(torch.float64).log_prob(nodes[..., None])
-        return LogLinear(nodes.T, log_prob.T, self._bounded)
+        nodes, log_prob = interpolated(nodes, self.to(torch.float64).log_prob(nodes[..., None]))
+        low, high = self._bounds()
+        return LogLinear(nodes.T, log_prob.T, (bool(low.isfinite()), bool(high.isfinite())))
 
     def _icdf(self, q: Tensor) -> Tensor:
-        # (Q, B) -> (Q, B). The quantile of a mixture lies between those of its components.
+        # (Q, B) -> (Q, B).
         q = q.to(self.means.device, torch.float64)
         rows = torch.arange(q.shape[1], device=q.device).expand(q.shape).flatten()
         levels, exact = q.flatten(), self.double()
-        # In single precision first, which leaves two steps or three in double precision; some at a time, in
-        # the order of the rows, as many as the cache holds.
-        rough = exact.to(torch.float32)
         y, order = torch.empty_like(levels), rows.argsort(stable=True)
+        # Some at a time, in the order of the rows, as many as the cache holds.
         for some in order.split(max(1, _QUANTILE_NUMBERS // exact.logits.shape[1])):
-            own = rows[some]
-            start = rough._solve(levels[some].float(), own).double()
-            y[some] = exact._solve(levels[some], own, start)
+            y[some] = exact[rows[some]]._solve(levels[some])
         if gradients.tracked(self.logits, self.means, self.scales):
-            mass, density = self.to(torch.float64)._cdf_and_density(y, rows)
+            mass, density = self.to(torch.float64)[rows]._cdf_and_density(y)
             sparsity = gradients.sparsity(density.detach(), levels, exact.stddev[rows, 0])
             y = gradients.quantile(y, mass, sparsity)
         return y.reshape(q.shape).to(self.means.dtype)
 
-    def _solve(self, levels: Tensor, rows: Tensor, start: Tensor | None = None) -> Tensor:
-        # Quantiles of a single target in the named rows, in the precision of this mixture: (n,) -> (n,).
-        ends = self[rows]._component_icdf(levels[:, None, None])[..., 0]  # (n, K)
+    def _solve(self, levels: Tensor) -> Tensor:
+        # A quantile of a single target for each row, (B,) -> (B,). In single precision first,
+        # which leaves two steps in double precision.
+        start = (self.mean + self.stddev * torch.special.ndtri(levels)[:, None])[:, 0]
+        smaller = torch.minimum(levels, 1 - levels)
+        start = self.to(torch.float32)._search(levels.float(), start.float(), 1e-3 * smaller)
+        return self._search(levels, start.double(), torch.finfo(torch.float64).eps * smaller)
+
+    def _search(self, levels: Tensor, start: Tensor, tolerance: Tensor) -> Tensor:
+        # In the precision of this mixture. The quantile of a mixture lies between those of its components.
+        ends = self._component_icdf(levels[:, None, None])[..., 0]  # (B, K)
         return solve_quantile(
             levels,
-            lambda y, left: self._cdf_and_density(y, rows[left]),
+            lambda y, rows: (self if len(rows) == len(self) else self[rows])._cdf_and_density(y),
             ends.amin(dim=1),
             ends.amax(dim=1),
             start,
+            tolerance,
         )
 
-    def _cdf_and_density(self, y: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        # At values of a single target in the named rows: (n,), (n,) -> two of shape (n,).
-        weights, heights, means, scales = (
-            part[rows] for part in (self.logits.exp(), self._log_weights.exp(), self.means, self.scales)
-        )
+    def _cdf_and_density(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        # At a value of a single target in each row: (B,) -> two of shape (B,).
         y = y[:, None, None]
-        z = (y - means) / scales  # (n, K, 1)
-        density = heights * (normal.density(z) / scales)[..., 0]
-        return (weights * self._share_below(y, z, rows)[..., 0]).sum(dim=1), density.sum(dim=1)
+        z = (y - self.means) / self.scales  # (B, K, 1)
+        density = self._log_weights.exp() * (normal.density(z) / self.scales)[..., 0]
+        mass = self.logits.exp() * self._share_below(y, z)[..., 0]
+        return mass.sum(dim=1), density.sum(dim=1)

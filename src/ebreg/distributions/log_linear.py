@@ -17,13 +17,15 @@ from torch import Tensor
 
 from ebreg._utils import checks, gradients
 from ebreg.distributions import segments
-from ebreg.distributions.quantiles import quantiles
+from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
 
 # Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
 _LOWEST = -1e5
 # Below this level relative to the peak there is no mass that a float64 could hold.
 _LOWEST_LEVEL = -1400.0
+# Less mass than this is a rounding error.
+_MISSING = 1e-10
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
 # The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
@@ -207,13 +209,9 @@ class LogLinear:
     def highest_density_region(self, mass: float) -> Region:
         """The smallest union of intervals that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
-        low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
-        for _ in range(64):  # halves an interval of 1400 to below 1e-15
-            middle = 0.5 * (low + high)
-            enough = self._mass_above(middle) >= mass
-            low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-        threshold = low - self._log_z - self._log_unit
-        return Region(mass, threshold, self.log_prob, self._level_intervals(low))
+        level = self._level_of(mass)
+        threshold = level - self._log_z - self._log_unit
+        return Region(mass, threshold, self.log_prob, self._level_intervals(level))
 
     def _rows_of(self, y: Tensor) -> Tensor:
         # (..., B, 1) -> (B, Q); a wrong shape would otherwise broadcast into a wrong answer.
@@ -276,16 +274,25 @@ class LogLinear:
             torch.cat([left**2, spread, right**2], dim=1),
         )
 
-    def _mass_above(self, level: Tensor) -> Tensor:
-        # Mass where the log density (before normalisation) is at least the level, (B,).
-        top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
-        drop = self._rise.abs()
-        depth = (top - level[:, None]).clamp_min(0)
-        t = torch.where(drop > 0, depth / drop.clamp_min(_SMALLEST), (depth > 0).double()).clamp(0, 1)
-        inner = self._mass[:, 1:-1] * segments.share_below(t, -drop)
-        left = self._mass[:, 0] * -torch.expm1(-(self._log_f[:, 0] - level).clamp_min(0))
-        right = self._mass[:, -1] * -torch.expm1(-(self._log_f[:, -1] - level).clamp_min(0))
-        return inner.sum(dim=1) + left + right
+    def _level_of(self, mass: float) -> Tensor:
+        # The highest log density (before normalisation) that is exceeded with this probability, (B,).
+        n, log_f = len(self), self._log_f
+        # Segments and tails alike fall exponentially from their top.
+        top = torch.cat([log_f[:, :1], torch.maximum(log_f[:, 1:], log_f[:, :-1]), log_f[:, -1:]], dim=1)
+        endless = log_f.new_full((n, 1), torch.inf)
+        drop = torch.cat([endless, self._rise.abs(), endless], dim=1)
+
+        def above(level: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            depth = (top[rows] - level[:, None]).clamp_min(0)
+            share, slope = segments.share_above(depth, drop[rows])
+            return -(self._mass[rows] * share).sum(dim=1), (self._mass[rows] * slope).sum(dim=1)
+
+        low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
+        normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
+        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, _MISSING**2)
+        # Where the density is level, its mass comes all at once: the region holds at least what was asked.
+        missing = above(level, torch.arange(n, device=level.device))[0] + mass
+        return torch.where(missing > _MISSING, low, level)
 
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.
@@ -299,10 +306,8 @@ class LogLinear:
         ends_here = torch.cat([inside[:, :-1] & ~inside[:, 1:], inside[:, -1:]], dim=1)
         starts = self._to_units(torch.cat([first, crossing], dim=1))
         ends = self._to_units(torch.cat([crossing, last], dim=1))
-        return tuple(
-            torch.stack([start[s], end[e]], dim=1)
-            for start, s, end, e in zip(starts, starts_here, ends, ends_here, strict=True)
-        )
+        pairs = torch.stack([starts[starts_here], ends[ends_here]], dim=1)  # of all rows, one after the other
+        return pairs.split(starts_here.sum(dim=1).tolist())
 
 
 def _decay(slope: Tensor, bounded: bool) -> Tensor:

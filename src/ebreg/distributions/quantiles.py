@@ -35,43 +35,44 @@ def solve_quantile(
     cdf_and_density: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]],
     low: Tensor,
     high: Tensor,
-    start: Tensor | None = None,
+    start: Tensor,
+    tolerance: Tensor | float,
 ) -> Tensor:
     """Newton steps inside a bracket that halves when they leave it, for n mixtures of one target.
 
     Args:
         q: Levels, shape (n,).
         cdf_and_density: Of values, shape (m,), of those mixtures that have the places (m,) among the n.
-        low: Ends of the brackets, shape (n,).
-        high: The same.
-        start: Values to start from, shape (n,); where they are NaN, and without them, the middle of the
-            brackets.
+        low: Lower ends of the brackets, shape (n,). Moved, in place, to where the search has ended.
+        high: Upper ends, likewise.
+        start: Values to start from, shape (n,); where they are NaN, the middle of the brackets.
+        tolerance: Distance from the level at which a search ends, shape (n,) or ().
 
     Returns:
         Shape (n,).
     """
-    y = 0.5 * (low + high)
-    if start is not None:
-        y = torch.where(start.isnan(), y, torch.minimum(torch.maximum(start, low), high))
+    y = torch.where(start.isnan(), 0.5 * (low + high), torch.minimum(torch.maximum(start, low), high))
+    tolerance = torch.as_tensor(tolerance, dtype=y.dtype, device=y.device).expand(y.shape)
     eps = torch.finfo(y.dtype).eps
     left = torch.arange(len(q), device=q.device)  # an entry that has settled is left alone
-    gaps = torch.full_like(y, torch.inf)
+    before = torch.full_like(y, torch.inf)
     for iteration in range(200):
-        mass, slope = cdf_and_density(y[left], left)
+        here, bottom, top = y[left], low[left], high[left]
+        mass, slope = cdf_and_density(here, left)
         gap = mass - q[left]
-        low[left] = torch.where(gap < 0, y[left], low[left])
-        high[left] = torch.where(gap > 0, y[left], high[left])
-        newton = y[left] - gap / slope
+        bottom, top = torch.where(gap < 0, here, bottom), torch.where(gap > 0, here, top)
+        newton = here - gap / slope
         # Every third step halves the bracket, unless Newton's converge: near a narrow component they can be
         # endlessly small.
-        converges = gap.abs() < 0.1 * gaps[left]
-        gaps[left] = gap.abs()
-        good = (newton > low[left]) & (newton < high[left]) & (converges | (iteration % 3 != 2))
-        moved = torch.where(good, newton, 0.5 * (low[left] + high[left]))
-        moved = torch.where(gap == 0, y[left], moved)
-        going = (moved - y[left]).abs() > 2 * eps * moved.abs()
-        y[left] = moved
-        left = left[going]
+        shrinks = gap.abs() / before
+        good = (newton > bottom) & (newton < top) & ((shrinks < 0.1) | (iteration % 3 != 2))
+        moved = torch.where(good, newton, 0.5 * (bottom + top))
+        moved = torch.where(gap == 0, here, moved)
+        # Newton's steps square the error: if this gap is a share of the last, the next is its square of this.
+        is_last = good & (gap.abs() * shrinks.square() < tolerance[left]) & (iteration > 0)
+        going = ((moved - here).abs() > 2 * eps * moved.abs()) & ~is_last
+        y[left], low[left], high[left] = moved, bottom, top
+        left, before = left[going], gap.abs()[going]
         if not len(left):
             break
     return y

@@ -33,6 +33,22 @@ def share_below(t: Tensor, rise: Tensor) -> Tensor:
     return _ShareBelow.apply(t, rise)
 
 
+def share_above(depth: Tensor, drop: Tensor) -> tuple[Tensor, Tensor]:
+    """Share of the mass where the log density is within ``depth`` of its maximum, and its derivative.
+
+    Args:
+        depth: From the maximum down to a level, at least 0.
+        drop: Of the whole segment, at least 0; infinite for a tail. The same shape.
+
+    Returns:
+        The share, and its derivative with respect to the depth: 0 where all of the segment is counted.
+    """
+    drop = drop.clamp_min(_LEVEL)
+    total = -torch.expm1(-drop)
+    share = -torch.expm1(-torch.minimum(depth, drop)) / total
+    return share, torch.where((depth > 0) & (depth < drop), (-depth).exp() / total, 0.0)
+
+
 def inverse_share(share: Tensor, rise: Tensor) -> Tensor:
     """Inverse of :func:`share_below` in its first argument; not made to be differentiated."""
     drop = rise.abs().clamp_min(_LEVEL)

@@ -115,12 +115,12 @@ class TruncatedMixture(GaussianMixture):
         moments = _Cut.of(means, scales, low, high).moments(means, scales, low)
         return moments[0].to(self.means.dtype), moments[1].to(self.means.dtype)
 
-    def _share_below(self, value: Tensor, z: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+    def _share_below(self, value: Tensor, z: Tensor) -> Tensor:
         low, high = self._bounds_in(value.dtype)
         # Only finite boxes need a value's place in them; infinity would reach the gradients.
         infinite = low.isinf() | high.isinf()
         place = (value - low.masked_fill(infinite, 0)) / (high - low).masked_fill(infinite, 1)
-        return self._cut[rows].share_below(z, place)
+        return self._cut.share_below(z, place)
 
     def _component_icdf(self, q: Tensor) -> Tensor:
         return self._at_level(q, *self._level_tables())
@@ -162,15 +162,8 @@ class TruncatedMixture(GaussianMixture):
         t = u - u * (1 - u) * (tilt / 2 - (tilt**2 / 6 + width**2 / 12) * (1 - 2 * u))
         return torch.where(_is_flat(width), low + scales * width * t, curved).clamp(low, high)
 
-    def _curve_nodes(self) -> Tensor:
-        low, high = self._bounds_in(self.means.dtype)
-        ends = torch.cat([low, high])
-        ends = ends[ends.isfinite()][:, None].expand(-1, self.batch_shape[0])
-        return torch.cat([self._nodes_around(self.means.clamp(low, high)).clamp(low, high), ends])
-
-    @property
-    def _bounded(self) -> tuple[bool, bool]:
-        return bool(self.low.isfinite()), bool(self.high.isfinite())
+    def _bounds(self) -> tuple[Tensor, Tensor]:
+        return self._bounds_in(self.means.dtype)
 
     def _climb(self, starts: Tensor) -> Modes:
         # Beyond a bound the density continues as at the bound and slowly falls: steps along it stay long,
@@ -214,9 +207,6 @@ class _Cut:
         z = (nearest - means) / scales
         start, end = z - left, z + right
         return cls(start, end, left + right, normal.mass_between(start, end))
-
-    def __getitem__(self, rows: Tensor | slice) -> "_Cut":
-        return _Cut(self.start[rows], self.end[rows], self.width[rows], self.mass[rows])
 
     @property
     def tilt(self) -> Tensor:
