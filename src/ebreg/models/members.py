@@ -88,12 +88,28 @@ def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unno
     """
     E, log_weights, share = calibration.n_members, calibration.log_weights, calibration.background_share
     proposal = merged_mixture(target.proposal, log_weights)
-    f = _mean_density(target.f, log_weights)
+    f = _merged(target.f, proposal[:1], calibration)
     h = torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1)
     if share > 0:
-        f = _over(_background(proposal[:1], calibration), share, f)
         proposal = _with_background(proposal, calibration)
     return replace(target, f=f, h=h, proposal=proposal)
+
+
+def mean_log_density(log_p: Tensor, y: Tensor, q: Any, calibration: Calibration) -> Tensor:
+    """The log density of all members over the background.
+
+    Args:
+        log_p: Log densities of the members, normalised, shape (M, E * B).
+        y: Targets in standard units, shape (M, B, D).
+        q: A mixture of the family and bounds of the background.
+        calibration: The weights and the background.
+
+    Returns:
+        Shape (M, B).
+    """
+    blocks = log_p.unflatten(1, (calibration.n_members, -1))
+    mean = torch.logsumexp(blocks + calibration.log_weights.to(log_p)[:, None], dim=1)
+    return _over(_background(q[:1], calibration), calibration.background_share, mean, y)
 
 
 def merged_mixture(q: Any, log_weights: Tensor) -> Any:
@@ -132,15 +148,14 @@ def _whole_blocks(numbers: Tensor, n_members: int) -> tuple[Tensor, Tensor]:
     return rows, places
 
 
-def _mean_density(f: LogDensity, log_weights: Tensor) -> LogDensity:
-    E = len(log_weights)
+def _merged(f: LogDensity, q: Any, calibration: Calibration) -> LogDensity:
+    E = calibration.n_members
 
     def log_mean(h: Tensor, y: Tensor) -> Tensor:
         # Features and normalisers (B, E * H + E), targets (M, B, D) -> (M, B).
-        M, B = y.shape[:2]
         features, log_z = to_blocks(h[:, :-E], E), h[:, -E:].T  # (E, B)
-        log_p = f(features, y.repeat(1, E, 1)).double().view(M, E, B) - log_z
-        return torch.logsumexp(log_p + log_weights.to(log_p)[:, None], dim=1)
+        log_p = f(features, y.repeat(1, E, 1)).double() - log_z.flatten()
+        return mean_log_density(log_p, y, q, calibration)
 
     return log_mean
 
@@ -162,10 +177,10 @@ def _background(q: Any, calibration: Calibration) -> Any:
     return q.with_components(mean.new_zeros(1, 1), mean[None, None], scale[None, None])
 
 
-def _over(background: Any, share: Tensor, f: LogDensity) -> LogDensity:
-    def log_sum(h: Tensor, y: Tensor) -> Tensor:
-        values = y.double()
-        log_background = background.log_prob(values.flatten(0, 1)[:, None]).view(values.shape[:2])
-        return torch.logaddexp(torch.log1p(-share) + f(h, y), share.log() + log_background)
-
-    return log_sum
+def _over(background: Any, share: Tensor, log_p: Tensor, y: Tensor) -> Tensor:
+    # (M, B), at targets (M, B, D).
+    if share == 0:
+        return log_p
+    values = y.double()
+    log_background = background.log_prob(values.flatten(0, 1)[:, None]).view(values.shape[:2])
+    return torch.logaddexp(torch.log1p(-share) + log_p, share.log() + log_background)

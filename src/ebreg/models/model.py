@@ -223,7 +223,11 @@ class Model(nn.Module):
         """
         x, accuracy = self._inputs(x), accuracy_or_default(accuracy)
         with evaluation_mode(self), _without_inference_mode():
-            return self._predictive(self._rows(x.clone() if x.is_inference() else x, accuracy), accuracy)
+            return self._answer(x.clone() if x.is_inference() else x, accuracy)
+
+    def _answer(self, x: Tensor, accuracy: Accuracy) -> Predictive:
+        # p(y | x) of inputs that were checked.
+        return self._predictive(self._rows(x, accuracy), accuracy)
 
     def _rows(self, x: Tensor, accuracy: Accuracy) -> Unnormalized:
         # One unnormalised density for each row of x, of all members together.

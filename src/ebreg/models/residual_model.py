@@ -10,10 +10,11 @@ from torch.distributions import Distribution
 
 from ebreg import importance, networks, sampling
 from ebreg._utils import gradients
+from ebreg.models import members
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.networks import Networks
-from ebreg.predictive import Accuracy, Unnormalized
+from ebreg.predictive import Accuracy, CorrectedMembers, Predictive, Unnormalized, corrected_quadrature
 
 # Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
 # nothing else: the density of all members together is normalised with the accuracy that was asked for. With
@@ -81,8 +82,18 @@ class ResidualModel(EnergyModel):
         return self._f_over(self.q(h), h, y)
 
     def _f_over(self, q: Any, h: Tensor, y: Tensor) -> Tensor:
+        if self._is_proposal:
+            log_q: Tensor = q.log_prob(y)
+            return log_q
         position = Position.of(q, y)
         return position.log_q + self.g(h, y, position)
+
+    @property
+    def _is_proposal(self) -> bool:
+        # Whether g is 0, and nothing needs to be known of it: before its training it is 0, with a gradient.
+        if not isinstance(self.energy, networks.Correction) or torch.is_grad_enabled():
+            return False
+        return bool(self.energy.is_zero.all())
 
     def f_grid(self, h: Tensor, y: Tensor) -> Tensor:
         """See :meth:`EnergyModel.f_grid`."""
@@ -94,6 +105,20 @@ class ResidualModel(EnergyModel):
             h, y = self.finite_features(x), self.standardize(y)
             log_p = self._f_for_prediction(h, y) - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
         return log_p - self.y_units.scale.log().sum()
+
+    def _answer(self, x: Tensor, accuracy: Accuracy) -> Predictive:
+        calibration = self.calibration
+        is_own = isinstance(self.energy, networks.Correction)
+        if calibration is None or self.answers_by_draws(accuracy) or not is_own:
+            return super()._answer(x, accuracy)
+        parts = self._unnormalized(self._all_features(x))
+        together = CorrectedMembers(
+            self.n_members,
+            parts,
+            lambda log_z: members.merge(parts, calibration, log_z),
+            lambda log_p, y: members.mean_log_density(log_p, y, parts.proposal, calibration),
+        )
+        return corrected_quadrature(together, accuracy)
 
     def _q_for_prediction(self, h: Tensor) -> Distribution:
         return self._tempered(super()._q_for_prediction(h))

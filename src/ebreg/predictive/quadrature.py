@@ -35,7 +35,11 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     Gradients reach f, and by it the features. Where the nodes lie is not differentiated: the derivative of
     an integral over fixed nodes is the integral of the derivative.
     """
-    curve = _resolve(target, accuracy.n_nodes)
+    return refine(_resolve(target, accuracy.n_nodes), target, accuracy)
+
+
+def refine(curve: "Curve", target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+    """The density of a curve, in the user's units; rows that are not accurate enough get more nodes."""
     done: list[NodeDensity] = []
     order: list[Tensor] = []
     rows = torch.arange(len(target), device=target.h.device)
@@ -54,7 +58,7 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
 
 
 @dataclass(frozen=True)
-class _Curve:
+class Curve:
     """Nodes and values, (B, N), in standard units; log Z and its error, (B,)."""
 
     nodes: Tensor
@@ -62,29 +66,34 @@ class _Curve:
     log_z: Tensor
     error: Tensor
 
-    def __getitem__(self, rows: Tensor) -> "_Curve":
-        return _Curve(self.nodes[rows], self.log_f[rows], self.log_z[rows], self.error[rows])
+    @classmethod
+    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Curve":
+        """The curve through nodes and values, (N, B) each, with cubics between them."""
+        fine_nodes, fine_log_f = interpolated(nodes, log_f)
+        log_z = LogLinear(fine_nodes.T, fine_log_f.T, bounded).log_integral
+        error = (log_z.detach() - _coarse_log_z(nodes, log_f, bounded)).abs()
+        return cls(fine_nodes.T, fine_log_f.T, log_z, error)
+
+    def __getitem__(self, rows: Tensor) -> "Curve":
+        return Curve(self.nodes[rows], self.log_f[rows], self.log_z[rows], self.error[rows])
 
 
-def _resolve(target: Unnormalized, n_nodes: int, further: Tensor | None = None) -> _Curve:
+def _resolve(target: Unnormalized, n_nodes: int, further: Tensor | None = None) -> Curve:
     # With further nodes, (n, B), among the first.
-    bounded = _bounded(target)
-    nodes = _first_nodes(target, n_nodes // 4)  # (N, B)
+    bounded = is_bounded(target)
+    nodes = first_nodes(target, n_nodes // 4)  # (N, B)
     if further is not None:
         nodes = torch.cat([nodes, further]).sort(dim=0).values
     log_f = target.energy(nodes[..., None])
-    more = _more_nodes(nodes, log_f, n_nodes // 2, bounded)
+    more = more_nodes(nodes, log_f, n_nodes // 2, bounded)
     nodes, order = torch.cat([nodes, more]).sort(dim=0)
     log_f = torch.cat([log_f, target.energy(more[..., None])]).gather(0, order)
-    fine_nodes, fine_log_f = interpolated(nodes, log_f)
-    log_z = LogLinear(fine_nodes.T, fine_log_f.T, bounded).log_integral
-    error = (log_z.detach() - _coarse_log_z(nodes, log_f, bounded)).abs()
-    return _Curve(fine_nodes.T, fine_log_f.T, log_z, error)
+    return Curve.of(nodes, log_f, bounded)
 
 
 @torch.no_grad()
-def _more_nodes(nodes: Tensor, log_f: Tensor, n: int, bounded: tuple[bool, bool]) -> Tensor:
-    # Where the first nodes have shown mass, (n, B).
+def more_nodes(nodes: Tensor, log_f: Tensor, n: int, bounded: tuple[bool, bool]) -> Tensor:
+    """Nodes where the first, (N, B), have shown mass: (n, B)."""
     # A segment errs by about p times its width cubed: nodes as dense as the cube root of p err least.
     sketch = LogLinear(nodes.T, log_f.T / 3, bounded)
     levels = (torch.arange(n, dtype=torch.float64, device=nodes.device) + 0.5) / n
@@ -100,7 +109,8 @@ def _coarse_log_z(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> T
     return LogLinear(coarse_nodes.T, coarse_log_f.T, bounded).log_integral
 
 
-def _bounded(target: Unnormalized) -> tuple[bool, bool]:
+def is_bounded(target: Unnormalized) -> tuple[bool, bool]:
+    """Whether the target has a lower bound, and an upper one."""
     if target.tail is None:
         return False, False
     below, above = target.tail.is_bounded
@@ -108,11 +118,18 @@ def _bounded(target: Unnormalized) -> tuple[bool, bool]:
 
 
 @torch.no_grad()
-def _first_nodes(target: Unnormalized, n: int) -> Tensor:
+def quantile_nodes(target: Unnormalized, n: int) -> Tensor:
+    """Nodes that hold equal shares of the proposal's mass, (n, B)."""
     # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
     levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-    quantiles = target.proposal.from_uniform(levels[:, None, None].expand(-1, len(target), -1))
-    quantiles = quantiles[..., 0].double().sort(dim=0).values  # (n, B)
+    nodes: Tensor = target.proposal.from_uniform(levels[:, None, None].expand(-1, len(target), -1))
+    return nodes[..., 0].double().sort(dim=0).values
+
+
+@torch.no_grad()
+def first_nodes(target: Unnormalized, n: int) -> Tensor:
+    """N quantiles of the proposal, n nodes over the box of the tail, and some beyond it, (N, B)."""
+    quantiles = quantile_nodes(target, n)
     tail = target.tail
     if tail is None:
         low, high = quantiles[0], quantiles[-1]
@@ -124,7 +141,7 @@ def _first_nodes(target: Unnormalized, n: int) -> Tensor:
     even = low + t * (high - low)
     even[-1] = high  # rounding must not move the end itself
     out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
-    bounded_below, bounded_above = _bounded(target)
+    bounded_below, bounded_above = is_bounded(target)
     left = low + near if bounded_below else low - out
     right = high - near if bounded_above else high + out
     nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
@@ -147,9 +164,9 @@ def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 
 
-def _in_units(curve: _Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     log_partition = curve.log_z + target.log_scale
-    nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], _bounded(target)
+    nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], is_bounded(target)
     # The bounds as they were given: to standard units and back they may move by a rounding error.
     if bounded[0]:
         nodes[:, 0] = target.bounds.low
