@@ -339,6 +339,58 @@ def test_region_holds_its_mass(q, mass):
     assert abs(frequency - mass) < 4.5 * math.sqrt(mass * (1 - mass) / 20_000) + 1e-3
 
 
+def isolated(K: int, weight: float, scale: float, gap: float) -> GaussianMixture:
+    """One heavy component, and light narrow ones far from each other."""
+    scales = [1.0] + [scale] * (K - 1)
+    return one_row([1 - (K - 1) * weight] + [weight] * (K - 1), [gap * k for k in range(K)], scales)
+
+
+@pytest.mark.parametrize("q", [isolated(129, 1e-6, 1e-4, 100.0), isolated(129, 1e-9, 1e-6, 10.0)])
+def test_light_and_narrow_components_far_apart(q):
+    torch.testing.assert_close(q.expectation(lambda y: y), q.mean, rtol=0.03, atol=1e-3)
+    for mass in (0.5, 0.9):
+        (intervals,) = q.highest_density_region(mass).intervals
+        held = (q.cdf(intervals[:, 1:, None]) - q.cdf(intervals[:, :1, None])).sum()
+        assert abs(held - mass) < 1e-3
+
+
+def test_quantiles_next_to_gaps():
+    # Levels next to the mass on one side of a gap, where the distribution function is level.
+    steps = [0.0, *(sign * 10.0**-k for k in range(7, 16) for sign in (-1, 1))]
+    for weights in ([0.9, 0.1], [0.5, 0.5], [1 / 3] * 3, [1 / 8] * 8, [0.1] * 10):
+        edges = torch.tensor(weights, dtype=F64).cumsum(0)[:-1]
+        levels = torch.cat([edges * (1 + step) for step in steps])
+        for seed in range(10):
+            u = torch.rand(2, len(weights), generator=rng(seed), dtype=F64)
+            means = 100.0 * (torch.arange(len(weights)) + 0.3 * u[0])
+            q = one_row(weights, means.tolist(), (4 * u[1] - 3).exp().tolist())
+            torch.testing.assert_close(q.cdf(q.icdf(levels))[:, 0], levels, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("K", [2, 8, 65])
+@pytest.mark.parametrize("spread", [1.0, 100.0])
+def test_quantiles_of_any_level(K, spread):
+    levels = torch.tensor([1e-12, 1e-9, 1e-4, 0.05, 0.5, 0.95, 1 - 1e-4, 1 - 1e-9, 1 - 1e-12], dtype=F64)
+    z = torch.randn(3, 200, K, generator=rng(K), dtype=F64)
+    q = GaussianMixture(4 * z[0], spread * z[1, ..., None], (2 * z[2, ..., None]).exp())
+    y = q.icdf(levels)
+    assert (y.diff(dim=0) >= 0).all()
+    # A quantile has as many digits as a float64, and the level changes with its last.
+    slack = q.log_prob(y).exp() * 1e-15 * y[..., 0].abs() + 1e-15
+    assert ((q.cdf(y) - levels[:, None]).abs() < slack).all()
+
+
+def test_row_of_many_components_among_wide_rows():
+    z = torch.randn(3, 20, 65, generator=rng(1), dtype=F64)
+    q = GaussianMixture(2 * z[0], z[1, ..., None], z[2, ..., None].exp())
+    wide = q.rescaled(torch.zeros(1, dtype=F64), torch.full((1,), 1e200, dtype=F64))
+    levels = torch.tensor([0.05, 0.5, 0.95], dtype=F64)
+    joined = q.joined([wide])
+    alone = joined[:20]
+    assert torch.equal(joined.icdf(levels)[:, :20], alone.icdf(levels))
+    assert torch.equal(joined.stddev[:20], alone.stddev)
+
+
 def test_region_of_two_hills_is_two_intervals():
     assert len(HARD["two hills"].highest_density_region(0.9).intervals[0]) == 2
     assert len(HARD["two hills"].highest_density_region(0.1).intervals[0]) == 1

@@ -1,5 +1,6 @@
 """GaussianMixture: the proposal, and a predictive distribution by itself."""
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,7 +23,10 @@ from ebreg.distributions.regions import Modes, Region
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
 # Nodes of a curve of the density, and how far they reach from a component, in its scales.
-_CURVE_NODES, _CURVE_NODES_A_COMPONENT, _REACH = 448, 4, 8.0
+_CURVE_NODES, _REACH = 448, 8.0
+_FIXED = (0.25, 1.0)  # nodes of every component, as shares of its reach
+# Levels closer to 0 and 1 are left to the search in double precision.
+_ROUGH = 1e-5
 # Of the nodes, shared equally by the components; the rest goes by the cube roots of their weights.
 _LEAST_SHARE = 0.25
 
@@ -82,23 +86,24 @@ class GaussianMixture(Distribution):
     @property
     def variance(self) -> Tensor:
         """Shape (B, D)."""
-        weights, centred, variances = self._centred_moments()
-        return (weights * (variances + centred**2)).sum(dim=1)
+        weights, centred, deviations = self._centred_moments()
+        return (weights * (deviations**2 + centred**2)).sum(dim=1)
 
     @property
     def stddev(self) -> Tensor:
         """Shape (B, D)."""
-        # In units of the widest component no square overflows or vanishes.
-        D = self.n_targets
-        unit = self.scales.detach().amax(dim=(0, 1)) if len(self.scales) else self.scales.new_ones(D)
-        unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)  # one over a smaller number is infinite
-        return unit * gradients.sqrt(self.rescaled(torch.zeros_like(unit), 1 / unit).variance)
+        weights, centred, deviations = self._centred_moments()
+        # In a unit of the row no square overflows or vanishes.
+        unit = torch.maximum(deviations, centred.abs()).detach().amax(dim=1, keepdim=True)  # (B, 1, D)
+        unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)
+        variance = (weights * ((deviations / unit) ** 2 + (centred / unit) ** 2)).sum(dim=1)
+        return unit[:, 0] * gradients.sqrt(variance)
 
     @property
     def covariance(self) -> Tensor:
         """Shape (B, D, D)."""
-        weights, centred, variances = self._centred_moments()
-        return torch.diag_embed((weights * variances).sum(dim=1)) + (weights * centred).mT @ centred
+        weights, centred, deviations = self._centred_moments()
+        return torch.diag_embed((weights * deviations**2).sum(dim=1)) + (weights * centred).mT @ centred
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density: (..., B, D) -> (..., B)."""
@@ -240,8 +245,11 @@ class GaussianMixture(Distribution):
 
     def __getitem__(self, rows: Any) -> "GaussianMixture":
         """The mixtures of some of the rows: a number, a slice, row numbers or a mask."""
-        rows = row_index(rows)
-        return self._replaced(self.logits[rows], self.means[rows], self.scales[rows])
+        # A copy: the weights are normalised, and doing it again would change their last bits.
+        rows, taken = row_index(rows), copy.copy(self)
+        taken.logits, taken.means, taken.scales = self.logits[rows], self.means[rows], self.scales[rows]
+        taken._batch_shape = taken.means.shape[:1]
+        return taken
 
     def joined(self, others: Sequence["GaussianMixture"]) -> "GaussianMixture":
         """These rows and, below them, those of others of the same family and bounds."""
@@ -307,8 +315,8 @@ class GaussianMixture(Distribution):
         return self.logits
 
     def _component_moments(self) -> tuple[Tensor, Tensor]:
-        # Means and variances, (B, K, D).
-        return self.means, self.scales**2
+        # Means and standard deviations, (B, K, D).
+        return self.means, self.scales
 
     def _share_below(self, value: Tensor, z: Tensor) -> Tensor:
         # Mass of each component below values (..., B, 1, D), which are z scales from its mean (..., B, K, D).
@@ -348,19 +356,19 @@ class GaussianMixture(Distribution):
         checks.shape("value", value, (*["..."] * (value.dim() - 2), *self.batch_shape, *self.event_shape))
 
     def _centred_moments(self) -> tuple[Tensor, Tensor, Tensor]:
-        # Weights, (B, K, 1); means of the components less that of the mixture, and variances, (B, K, D).
+        # Weights, (B, K, 1); means of the components less that of the mixture, and deviations, (B, K, D).
         weights = self.logits.exp()[:, :, None]
-        means, variances = self._component_moments()
-        return weights, means - (weights * means).sum(dim=1, keepdim=True), variances
+        means, deviations = self._component_moments()
+        return weights, means - (weights * means).sum(dim=1, keepdim=True), deviations
 
     def _curve_nodes(self) -> Tensor:
-        # Where the density of a single target is to be known, (N, B): within 8 scales of every component,
-        # however narrow or light. A component has a number of nodes that grows with its weight, and they are
-        # closer together near its centre.
+        # Where the density of a single target is to be known, (N, B): at the centre of every component and at
+        # two distances from it, however narrow or light it is. In between, a component has a number of nodes
+        # that grows with its weight, and they are closer together near its centre.
         low, high = self._bounds()
         B, K, _ = self.means.shape
         shares = (self.logits / 3).softmax(dim=1).lerp(torch.full_like(self.logits, 1 / K), _LEAST_SHARE)
-        n = _CURVE_NODES + _CURVE_NODES_A_COMPONENT * K
+        n = _CURVE_NODES + 4 * K
         v = (torch.arange(n, dtype=self.means.dtype, device=self.means.device) + 0.5) / n
         component, t = components.choose(shares, v[:, None].expand(-1, B))
         centres, reach = self.means.clamp(low, high), _REACH * self.scales
@@ -370,9 +378,10 @@ class GaussianMixture(Distribution):
         )
         z = 2 * t - 1
         nodes = centre + torch.where(z < 0, before, after) * z * z.abs()
-        first, last = (centres - left).amin(dim=(1, 2)), (centres + right).amax(dim=(1, 2))
-        first, last = torch.where(low.isfinite(), low, first), torch.where(high.isfinite(), high, last)
-        return torch.cat([first[None], nodes, last[None]])
+        around = [place for s in _FIXED for place in (centres - s * left, centres + s * right)]
+        fixed = torch.cat([centres, *around], dim=1)[..., 0].T  # (5 K, B)
+        ends = [bound.expand(1, B) for bound in (low, high) if bound.isfinite()]
+        return torch.cat([fixed, nodes, *ends])
 
     @property
     def _curve(self) -> LogLinear:
@@ -399,12 +408,14 @@ class GaussianMixture(Distribution):
         return y.reshape(q.shape).to(self.means.dtype)
 
     def _solve(self, levels: Tensor) -> Tensor:
-        # A quantile of a single target for each row, (B,) -> (B,). In single precision first,
-        # which leaves two steps in double precision.
-        start = (self.mean + self.stddev * torch.special.ndtri(levels)[:, None])[:, 0]
-        smaller = torch.minimum(levels, 1 - levels)
-        start = self.to(torch.float32)._search(levels.float(), start.float(), 1e-3 * smaller)
-        return self._search(levels, start.double(), torch.finfo(torch.float64).eps * smaller)
+        # A quantile of a single target for each row, (B,) -> (B,). In single precision first, which leaves
+        # few steps in double precision; it has no digits for levels closer to 0 or 1.
+        rough = levels.clamp(_ROUGH, 1 - _ROUGH)
+        start = (self.mean + self.stddev * torch.special.ndtri(rough)[:, None])[:, 0]
+        start = self.to(torch.float32)._search(
+            rough.float(), start.float(), 0.01 * torch.minimum(rough, 1 - rough)
+        )
+        return self._search(levels, start.double(), 4 * torch.finfo(torch.float64).eps * levels)
 
     def _search(self, levels: Tensor, start: Tensor, tolerance: Tensor) -> Tensor:
         # In the precision of this mixture. The quantile of a mixture lies between those of its components.

@@ -289,7 +289,7 @@ class LogLinear:
 
         low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
-        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, _MISSING**2)
+        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=0.0)
         # Where the density is level, its mass comes all at once: the region holds at least what was asked.
         missing = above(level, torch.arange(n, device=level.device))[0] + mass
         return torch.where(missing > _MISSING, low, level)

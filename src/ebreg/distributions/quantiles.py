@@ -64,13 +64,13 @@ def solve_quantile(
         newton = here - gap / slope
         # Every third step halves the bracket, unless Newton's converge: near a narrow component they can be
         # endlessly small.
-        shrinks = gap.abs() / before
-        good = (newton > bottom) & (newton < top) & ((shrinks < 0.1) | (iteration % 3 != 2))
+        converges = gap.abs() < 0.1 * before
+        good = (newton > bottom) & (newton < top) & (converges | (iteration % 3 != 2))
         moved = torch.where(good, newton, 0.5 * (bottom + top))
-        moved = torch.where(gap == 0, here, moved)
-        # Newton's steps square the error: if this gap is a share of the last, the next is its square of this.
-        is_last = good & (gap.abs() * shrinks.square() < tolerance[left]) & (iteration > 0)
-        going = ((moved - here).abs() > 2 * eps * moved.abs()) & ~is_last
+        # Nothing is returned that was not evaluated: where the density is nearly 0, a step leads anywhere.
+        reached = gap.abs() <= tolerance[left]
+        moved = torch.where(reached, here, moved)
+        going = (moved - here).abs() > 2 * eps * moved.abs()
         y[left], low[left], high[left] = moved, bottom, top
         left, before = left[going], gap.abs()[going]
         if not len(left):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributions import constraints
 
-from ebreg._utils import checks
+from ebreg._utils import checks, gradients
+from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.gaussian_mixture import GaussianMixture
@@ -90,6 +92,13 @@ class TruncatedMixture(GaussianMixture):
     def between(self, low: Tensor, high: Tensor) -> "TruncatedMixture":
         """The same components, truncated to other bounds, each of shape (D,)."""
         return TruncatedMixture(self.logits, self.means, self.scales, low, high, validate_args=False)
+
+    def __getitem__(self, rows: Any) -> "TruncatedMixture":
+        """See :meth:`GaussianMixture.__getitem__`."""
+        taken, rows = super().__getitem__(rows), row_index(rows)
+        assert isinstance(taken, TruncatedMixture)
+        taken._cut, taken._log_mass = self._cut[rows], self._log_mass[rows]
+        return taken
 
     def _bounds_in(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         # A value on the border is still there after rounding, if both are rounded to one precision.
@@ -208,6 +217,9 @@ class _Cut:
         start, end = z - left, z + right
         return cls(start, end, left + right, normal.mass_between(start, end))
 
+    def __getitem__(self, rows: Any) -> "_Cut":
+        return _Cut(self.start[rows], self.end[rows], self.width[rows], self.mass[rows])
+
     @property
     def tilt(self) -> Tensor:
         """How far the log density falls from the lower bound to the upper one."""
@@ -221,7 +233,7 @@ class _Cut:
         return torch.where(narrow, log_narrow, torch.where(narrow, 1.0, self.mass).log())
 
     def moments(self, means: Tensor, scales: Tensor, low: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the Gaussians after the cut."""
+        """Mean and standard deviation of the Gaussians after the cut."""
         narrow = self.width < 1
         t, log_density = self._quadrature(narrow)
         weights = log_density.softmax(dim=0)
@@ -234,7 +246,7 @@ class _Cut:
         shrunk = 1 + self.start * at_start - self.end * at_end - shift**2
         return (
             torch.where(narrow, low + scales * self.width * place, means + scales * shift),
-            torch.where(narrow, spread, shrunk) * scales**2,
+            gradients.sqrt(torch.where(narrow, spread, shrunk).clamp_min(0)) * scales,
         )
 
     def share_below(self, z: Tensor, t: Tensor) -> Tensor:

@@ -96,7 +96,9 @@ def _random_bits(like: Tensor) -> Tensor:
 
 def member_rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:
     """Rates of dropout, one for each member, from one for all of them or one each."""
-    rates = tuple(dropout) if isinstance(dropout, Sequence) else (dropout,) * n_members
+    if isinstance(dropout, str) or not isinstance(dropout, Sequence):
+        dropout = (dropout,) * n_members
+    rates = tuple(dropout)
     if len(rates) != n_members:
         raise ValueError(
             f"dropout must be a rate, or one for each of {n_members} members; got {len(rates)} rates"
