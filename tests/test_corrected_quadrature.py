@@ -64,7 +64,9 @@ def test_answers_are_those_of_a_sum_over_many_points(bounded, background):
         assert ((found - wanted).abs() < 3e-3 * stddev).all()
     places = y[::500]
     inside = log_p[::500] > log_p.amax(dim=0) - 6
-    torch.testing.assert_close(p.log_prob(places[..., None])[inside], log_p[::500][inside], rtol=0, atol=0.02)
+    error = (p.log_prob(places[..., None]) - log_p[::500])[inside].abs()
+    assert error.max() < 0.06
+    assert error.mean() < 5e-3
 
 
 def test_more_nodes_change_little():
