@@ -346,9 +346,17 @@ def test_a_question_that_has_no_answer_is_refused(fitted, case):
 class TestHardButSensible:
     """What is unusual, and learned all the same."""
 
-    @pytest.mark.parametrize("n", [1, 2, 3, 14, 15, 16])
+    @pytest.mark.parametrize("n", [15, 16])
     def test_few_rows(self, regressor, n):
         assert_finite(regressor.fit(X[:n], Y[:n]), X, Y)
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 14])
+    def test_too_few_rows_for_validation(self, regressor, n):
+        with pytest.warns(TrustWarning, match=f"{n} rows are too few to hold some out for validation"):
+            regressor.fit(X[:n], Y[:n])
+        assert_finite(regressor, X, Y)
+        assert regressor.best_epoch_ is None
+        regressor.set_params(early_stopping=False).fit(X[:n], Y[:n])  # without a warning
 
     @pytest.mark.parametrize("value", [0.0, 5.0, -1e6])
     def test_a_constant_target(self, regressor, value):
@@ -455,7 +463,9 @@ class TestHardButSensible:
         np.testing.assert_allclose(scaled, fitted.predict(X), rtol=1e-6)
 
     def test_one_row_that_counts(self, regressor):
-        assert_finite(regressor.fit(X, Y, sample_weight=with_one(np.zeros(30), 1)), X, Y)
+        with pytest.warns(TrustWarning, match="1 rows are too few"):
+            regressor.fit(X, Y, sample_weight=with_one(np.zeros(30), 1))
+        assert_finite(regressor, X, Y)
 
 
 @pytest.mark.parametrize("name", ["early_stopping", "refit"])

@@ -799,3 +799,14 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch, draw):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"pip install ebreg\[plots\]"):
         draw()
+
+
+def test_training_curves_do_not_join_trainings():
+    # A mixture, its correction, and the fine-tuning of both.
+    history = [{"nll": 2.0 - k, "validation_nll": 1.0} for k in range(3)]
+    history += [{"nce": 1.0, "validation_nll": 0.5} for _ in range(2)] + [{"nll": 0.1}, {"nce": 0.9}]
+    first = plots.training_curves(history)
+    nll, nce = (panel.lines[0] for panel in first.figure.axes[1:])
+    assert np.isnan(nll.get_ydata()).tolist() == [False, False, False, True, False]
+    assert np.isnan(nce.get_ydata()).tolist() == [False, False, True, False]
+    assert len(first.patches) == 2  # shaded, in turn

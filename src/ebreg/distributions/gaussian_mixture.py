@@ -381,7 +381,7 @@ class GaussianMixture(Distribution):
         around = [place for s in _FIXED for place in (centres - s * left, centres + s * right)]
         fixed = torch.cat([centres, *around], dim=1)[..., 0].T  # (5 K, B)
         ends = [bound.expand(1, B) for bound in (low, high) if bound.isfinite()]
-        return torch.cat([fixed, nodes, *ends])
+        return torch.cat([fixed, nodes, *ends]).clamp(low, high)  # rounding must not leave the bounds
 
     @property
     def _curve(self) -> LogLinear:

@@ -1,5 +1,6 @@
 """DistributionRegressor: fit and the predictions, for any model and training method."""
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from ebreg._utils import checks
 from ebreg._utils.random_state import seeded
+from ebreg._utils.stack_level import stack_level
+from ebreg.errors import TrustWarning
 from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
@@ -29,7 +32,7 @@ from ebreg.models import Model
 from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
 from ebreg.training import HeldOut
-from ebreg.training.batches import TensorData
+from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
 
@@ -219,11 +222,18 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         # Rows for training and for validation.
         if validation is None and not self.early_stopping:
             return rows.data, None
-        if validation is None and recipe.n_members > 1 and self.backbone is None:
-            held_out = rows.held_out(self.validation_fraction, recipe.n_members, recipe.n_settings)
-            return rows.data, held_out
         if validation is None:
-            return rows.split(self.validation_fraction)
+            train, held_out = self._hold_out(rows, recipe)
+            if held_out is None:
+                n_rows = int((weights_of(train) > 0).sum())
+                warnings.warn(
+                    f"{n_rows} rows are too few to hold some out for validation: nothing shows when to "
+                    "stop the training, or how good it is. Give more rows, or set early_stopping=False to "
+                    "train without validation and without this warning.",
+                    TrustWarning,
+                    stacklevel=stack_level(),
+                )
+            return train, held_out
         if not self.early_stopping:
             raise ValueError(
                 "validation is used for early stopping: set early_stopping=True, or leave it out"
@@ -233,6 +243,13 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         x, targets = read(validation[0], reset=False), inputs.targets(validation[1])
         inputs.check_same_length(x, targets.y)
         return rows.data, rows.validation(x, targets.y)
+
+    def _hold_out(self, rows: Rows, recipe: Recipe) -> tuple[TensorData, TensorData | HeldOut | None]:
+        # Of members with a backbone of their own, each holds out its own rows.
+        if recipe.n_members > 1 and self.backbone is None:
+            held_out = rows.held_out(self.validation_fraction, recipe.n_members, recipe.n_settings)
+            return rows.data, held_out
+        return rows.split(self.validation_fraction)
 
     def _build(self, rows: Rows, train: TensorData, seed: int, recipe: Recipe) -> tuple[Design, Method]:
         # The method holds the model, on the device that it is trained on.

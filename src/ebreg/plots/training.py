@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,9 @@ def training_curves(
     flatten the rest. Where a loss was not computed in every epoch, lines join those in which it was. With
     ``names=["validation_nll"]`` there is one panel, on which several trainings can be drawn, each with its
     label and colour.
+
+    Trainings one after the other, such as that of a correction after its mixture, are not joined, and every
+    other one is shaded.
 
     The validation NLL of several members is a thin line for each, with a mark at the epoch whose weights it
     kept, and a thick one for their mean.
@@ -95,6 +99,12 @@ def _unpack(history: Any) -> tuple[Epochs, Any]:
 def _values(epochs: Epochs, name: str) -> np.ndarray:
     """One loss by epoch, NaN where it is missing, shape (n_epochs,)."""
     return np.array([entry.get(name, np.nan) for entry in epochs], dtype=np.float64)
+
+
+def _stages(epochs: Epochs) -> np.ndarray:
+    """Numbers of the trainings that the epochs belong to, (n_epochs,): another one has other losses."""
+    losses = [frozenset(name for name in entry if not name.startswith(_NLL)) for entry in epochs]
+    return np.cumsum([False, *(a != b for a, b in pairwise(losses))])[: len(epochs)]
 
 
 def _members(epochs: Epochs) -> list[str]:
@@ -159,6 +169,10 @@ def _draw_panel(ax: "Axes", epochs: Epochs, name: str, best: Sequence[int], colo
     curve = _draw_curve(ax, epochs, name, color=color, linewidth=1.8 if members else 1.4, zorder=2.5)
     for member in members:
         _draw_curve(ax, epochs, member, color=color, linewidth=0.8, alpha=0.4)
+    stages = _stages(epochs)
+    for stage in range(1, stages.max(initial=0) + 1, 2):
+        first, *_, last = np.flatnonzero(stages == stage)[[0, -1]]
+        ax.axvspan(first - 0.5, last + 0.5, color=canvas.GREY, alpha=0.12, linewidth=0, zorder=0)
     ax.margins(x=0.02)
     ax.locator_params("x", integer=True)
     if not ax.get_ylabel():
@@ -173,10 +187,13 @@ def _draw_panel(ax: "Axes", epochs: Epochs, name: str, best: Sequence[int], colo
 
 
 def _draw_curve(ax: "Axes", epochs: Epochs, name: str, **style: Any) -> "Line2D":
-    # Through the epochs that have a value, be it one that is not finite.
-    known = np.array([name in entry for entry in epochs])
-    marker = "." if known.sum() == 1 else None  # a line through one point would not be seen
-    (curve,) = ax.plot(np.flatnonzero(known), _values(epochs, name)[known], marker=marker, **style)
+    # Through the epochs that have a value, be it one that is not finite; not from one training to another.
+    known = np.flatnonzero([name in entry for entry in epochs])
+    values, stages = _values(epochs, name)[known], _stages(epochs)[known]
+    breaks = np.flatnonzero(np.diff(stages)) + 1
+    is_seen = all(len(part) > 1 for part in np.split(known, breaks))  # a line through one point is not
+    x, y = (np.insert(part.astype(float), breaks, np.nan) for part in (known, values))
+    (curve,) = ax.plot(x, y, marker=None if is_seen else ".", **style)
     return curve
 
 
