@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ebreg.models import Calibration, ResidualModel
 from ebreg.predictive import Accuracy, NodeDensity
+from ebreg.predictive.corrected_quadrature import _is_unsuited, _log_normalizers
 from member_models import E, data, model_of, perturb, unequal
 
 F64 = torch.float64
@@ -132,3 +133,29 @@ def test_gradients_are_those_of_finite_differences(name):
             e = step * torch.eye(2, dtype=x.dtype)[d]
             difference = (answer(x + e) - answer(x - e)) / (2 * step)
             assert abs(gradient[:, d].sum() - difference) < 0.01 * gradient[:, d].abs().sum()
+
+
+def test_nodes_that_do_not_suit_a_member_are_noticed():
+    nodes = torch.linspace(-4, 4, 65, dtype=F64)[:, None].expand(-1, 3)
+    scales = torch.tensor([1.0, 0.02, 1.0], dtype=F64)
+    log_q = torch.distributions.Normal(torch.tensor([0.0, 0.01, 9.0], dtype=F64), scales).log_prob(nodes)
+    f = log_q + torch.sin(nodes)
+    log_z = _log_normalizers(nodes, f, log_q)
+    # A wide member, a narrow one that falls between the nodes, and one that lies outside of them.
+    assert _is_unsuited(nodes, f, log_q, log_z, tolerance=0.005).tolist() == [False, True, True]
+    y = torch.linspace(-9, 9, 20_001, dtype=F64)
+    wanted = torch.trapezoid(torch.exp(torch.sin(y) - 0.5 * y**2) / math.sqrt(2 * math.pi), y).log()
+    torch.testing.assert_close(log_z[0], wanted, rtol=0, atol=2e-3)
+
+
+def test_far_from_the_data():
+    # Members disagree there, and some are far narrower than others.
+    model, x = corrected(), 4 * data()[0][:8]
+    with torch.no_grad():
+        p = model.predictive(x)
+    y, log_p = summed(model, x, n=400_001)
+    cdf = (log_p.exp() * (y[1] - y[0])).cumsum(dim=0)
+    resolved = (cdf[-1] - 1).abs() < 1e-3
+    assert resolved.sum() >= 4
+    error = (p.cdf(y[::1000, :, None]) - cdf[::1000]).abs().amax(dim=0)
+    assert (error[resolved] < 0.01).all()

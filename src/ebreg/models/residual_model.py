@@ -21,6 +21,7 @@ from ebreg.predictive import Accuracy, CorrectedMembers, Predictive, Unnormalize
 # 128 points it is about 0.005, with 64 about 0.01, where the logarithms of the normalisers spread by 0.1.
 _N_POINTS, _N_POINTS_SEVERAL_TARGETS = 128, 256
 _N_POINTS_IN_TRAINING = 64
+_N_POINTS_ALONE = 1024  # for rows in which nodes that members share do not do
 # Points of q for the mean of one member, for each target: it is then known to a hundredth of a standard
 # deviation or so.
 _N_POINTS_OF_MEANS = 128
@@ -111,11 +112,17 @@ class ResidualModel(EnergyModel):
         is_own = isinstance(self.energy, networks.Correction)
         if calibration is None or self.answers_by_draws(accuracy) or not is_own:
             return super()._answer(x, accuracy)
-        parts = self._unnormalized(self._all_features(x))
+        parts, E = self._unnormalized(self._all_features(x)), self.n_members
+
+        def log_z_by_draws(rows: Tensor) -> Tensor:
+            h = parts.h.view(E, len(rows), -1)[:, rows].flatten(0, 1)
+            return self._log_mean_exp_g(h, _N_POINTS_ALONE).view(E, -1)
+
         together = CorrectedMembers(
-            self.n_members,
+            E,
             parts,
             lambda log_z: members.merge(parts, calibration, log_z),
+            log_z_by_draws,
             lambda log_p, y: members.mean_log_density(log_p, y, parts.proposal, calibration),
         )
         return corrected_quadrature(together, accuracy)

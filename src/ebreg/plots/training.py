@@ -102,9 +102,9 @@ def _values(epochs: Epochs, name: str) -> np.ndarray:
 
 
 def _stages(epochs: Epochs) -> np.ndarray:
-    """Numbers of the trainings that the epochs belong to, (n_epochs,): another one has other losses."""
-    losses = [frozenset(name for name in entry if not name.startswith(_NLL)) for entry in epochs]
-    return np.cumsum([False, *(a != b for a, b in pairwise(losses))])[: len(epochs)]
+    """Numbers of the trainings that the epochs belong to, (n_epochs,): another one shares no loss."""
+    losses = [{name for name in entry if not name.startswith(_NLL)} for entry in epochs]
+    return np.cumsum([False, *(a.isdisjoint(b) for a, b in pairwise(losses))])[: len(epochs)]
 
 
 def _members(epochs: Epochs) -> list[str]:
