@@ -113,6 +113,10 @@ class ResidualModel(EnergyModel):
         if calibration is None or self.answers_by_draws(accuracy) or not is_own:
             return super()._answer(x, accuracy)
         parts, E = self._unnormalized(self._all_features(x)), self.n_members
+        if self._is_proposal:  # a mixture is exact
+            nothing = torch.zeros(len(parts), dtype=torch.float64, device=parts.h.device)
+            mixture: Predictive = members.merge(parts, calibration, nothing).proposal_in_units
+            return mixture
 
         def log_z_by_draws(rows: Tensor) -> Tensor:
             h = parts.h.view(E, len(rows), -1)[:, rows].flatten(0, 1)
