@@ -15,6 +15,7 @@ from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.cubic import interpolated
+from ebreg.distributions.curve_nodes import curve_nodes
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.distributions.mixture_log_prob import MixtureLogDensity
 from ebreg.distributions.quantiles import quantiles, solve_quantile
@@ -22,13 +23,8 @@ from ebreg.distributions.regions import Modes, Region
 
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
-# Nodes of a curve of the density, and how far they reach from a component, in its scales.
-_CURVE_NODES, _REACH = 448, 8.0
-_FIXED = (0.25, 1.0)  # nodes of every component, as shares of its reach
 # Levels closer to 0 and 1 are left to the search in double precision.
 _ROUGH = 1e-5
-# Of the nodes, shared equally by the components; the rest goes by the cube roots of their weights.
-_LEAST_SHARE = 0.25
 
 
 class GaussianMixture(Distribution):
@@ -361,35 +357,14 @@ class GaussianMixture(Distribution):
         means, deviations = self._component_moments()
         return weights, means - (weights * means).sum(dim=1, keepdim=True), deviations
 
-    def _curve_nodes(self) -> Tensor:
-        # Where the density of a single target is to be known, (N, B): at the centre of every component and at
-        # two distances from it, however narrow or light it is. In between, a component has a number of nodes
-        # that grows with its weight, and they are closer together near its centre.
-        low, high = self._bounds()
-        B, K, _ = self.means.shape
-        shares = (self.logits / 3).softmax(dim=1).lerp(torch.full_like(self.logits, 1 / K), _LEAST_SHARE)
-        n = _CURVE_NODES + 4 * K
-        v = (torch.arange(n, dtype=self.means.dtype, device=self.means.device) + 0.5) / n
-        component, t = components.choose(shares, v[:, None].expand(-1, B))
-        centres, reach = self.means.clamp(low, high), _REACH * self.scales
-        left, right = torch.minimum(reach, centres - low), torch.minimum(reach, high - centres)
-        centre, before, after = (
-            components.pick(table, component)[..., 0] for table in (centres, left, right)
-        )
-        z = 2 * t - 1
-        nodes = centre + torch.where(z < 0, before, after) * z * z.abs()
-        around = [place for s in _FIXED for place in (centres - s * left, centres + s * right)]
-        fixed = torch.cat([centres, *around], dim=1)[..., 0].T  # (5 K, B)
-        ends = [bound.expand(1, B) for bound in (low, high) if bound.isfinite()]
-        return torch.cat([fixed, nodes, *ends]).clamp(low, high)  # rounding must not leave the bounds
-
     @property
     def _curve(self) -> LogLinear:
         # For questions about the shape of the density of a single target, which have no closed form. Not
         # kept: it is much larger than the mixture.
-        nodes = self.double()._curve_nodes().sort(dim=0).values
+        exact = self.double()
+        low, high = exact._bounds()
+        nodes = curve_nodes(exact.logits, exact.means, exact.scales, low, high).sort(dim=0).values
         nodes, log_prob = interpolated(nodes, self.to(torch.float64).log_prob(nodes[..., None]))
-        low, high = self._bounds()
         return LogLinear(nodes.T, log_prob.T, (bool(low.isfinite()), bool(high.isfinite())))
 
     def _icdf(self, q: Tensor) -> Tensor:
