@@ -12,6 +12,7 @@ from ebreg.estimators.prediction import Prediction
 from ebreg.predictive import Accuracy, NodeDensity, Unnormalized, WeightedDraws, quadrature
 from ebreg.predictive.importance_sampling import _in_units, _sample
 from ebreg.predictive.source import Source
+from ebreg.training.adamw import AdamW
 from ebreg.units import Bounds, Standardizer, Tail
 
 
@@ -29,7 +30,7 @@ class KilledError(Exception):
 
 def kill_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
     """Let the optimiser raise a KilledError in the step after so many."""
-    original, calls = torch.optim.AdamW.step, []
+    original, calls = AdamW.step, []
 
     def dying(self, *args, **kwargs):
         calls.append(1)
@@ -37,7 +38,7 @@ def kill_after(monkeypatch: pytest.MonkeyPatch, n_steps: int) -> None:
             raise KilledError
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", dying)
+    monkeypatch.setattr(AdamW, "step", dying)
 
 
 def target_of(

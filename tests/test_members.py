@@ -240,7 +240,7 @@ def test_gradients_are_those_of_the_mean_of_separate_densities(kind, monkeypatch
     model, (x, y) = unequal(model_of(kind)), data(1, 2)
     if kind is ResidualModel:
         with torch.no_grad():
-            model.energy.head.output_layer.weight *= 4
+            model.energy.coefficients.weight *= 4
     x.requires_grad_()
     own = dict(model.named_parameters())
     (gradient, *of_weights) = torch.autograd.grad(
@@ -364,7 +364,7 @@ def test_members_that_agree_have_no_epistemic_share(kind, D):
 @KIND
 def test_means_of_members_are_those_of_separate_models(kind, D):
     model, x = model_of(kind, D), data(D, 2)[0]
-    with torch.no_grad():
+    with torch.enable_grad():  # in double precision, as the separate models are
         means, p = model.member_means(x, FINER), model.predictive(x, FINER)
         separately = torch.stack([alone(model, e).predictive(x, FINER).mean for e in range(E)])
         # In standard deviations; of a residual model they come from few points of q.

@@ -33,7 +33,7 @@ def build(D: int = 1, size: float = 1.0, limit: float = 8.0, bounds: Bounds | No
         torch.random.manual_seed(0)
         parts = networks.table(2, D, 3, H, bounds=units.standard_bounds)
         energy = Correction(1, H, D, H, fall=limit, rise=limit)
-        last = energy.head.output_layer
+        last = energy.coefficients
         with torch.no_grad():
             last.weight += size * torch.randn_like(last.weight)
             last.bias += size
@@ -90,25 +90,32 @@ def test_limits_bend_the_energy_smoothly():
     energy = Correction(1, H, 1, H, fall=3.0, rise=2.0).double()
     free = Correction(1, H, 1, H, fall=1e9, rise=1e9).double()
     with torch.no_grad():
-        energy.head.output_layer.weight.copy_(5 * normal(1, H, 1))
+        energy.coefficients.weight.copy_(5 * normal(*energy.coefficients.weight.shape))
     free.load_state_dict(energy.state_dict())
     h, u, log_q = normal(B, H), torch.rand(B, 1, generator=rng(), dtype=torch.float64), normal(B)
     e, g = free(h, u, log_q), energy(h, u, log_q)
     assert e.min() < -0.5
     assert e.max() > 0.5
-    torch.testing.assert_close(g, torch.where(e < 0, 3 * torch.tanh(e / 3), 2 * torch.tanh(e / 2)))
+    bound = torch.where(e < 0, 3.0, 2.0)
+    torch.testing.assert_close(g, e / (1 + (e / bound) ** 2).sqrt())
     assert energy.n_targets == 1
 
 
-def test_the_correction_sees_cosines_of_the_level():
-    energy, n = Correction(1, H, 2, H, n_waves=5).double(), 5
-    seen = []
-    energy.head.register_forward_pre_hook(lambda _, args: seen.append(args[1]))
-    u, log_q = torch.rand(B, 2, generator=rng(), dtype=torch.float64), 20 * normal(B)
-    energy(normal(B, H), u, log_q)
-    waves = [torch.cos(k * torch.pi * u) for k in range(1, n + 1)]
-    expected = torch.cat([log_q.clamp(-6, 6)[:, None], 2 * u - 1, *waves], dim=1)
-    torch.testing.assert_close(seen[0], expected)
+def test_the_correction_is_a_sum_of_polynomials_in_the_level():
+    degree, n_products, D = 5, 2, 2
+    energy = Correction(1, H, D, H, degree=degree, n_products=n_products, fall=1e9, rise=1e9).double()
+    with torch.no_grad():
+        energy.coefficients.weight.copy_(normal(*energy.coefficients.weight.shape))
+    h, u, log_q = normal(B, H), torch.rand(B, D, generator=rng(), dtype=torch.float64), 20 * normal(B)
+    w, t, log_q_seen = energy.weights(h), 2 * u - 1, log_q.clamp(-6, 6)
+    angle = torch.arccos(t)  # T_k(t) = cos(k arccos t)
+    polynomials = [torch.cos(k * angle) for k in range(1, degree + 1)]
+    functions = [torch.ones(B), log_q_seen, log_q_seen**2 / 6]
+    for d in range(D):
+        functions += [values[:, d] for values in polynomials]
+        functions += [log_q_seen * values[:, d] for values in polynomials[:n_products]]
+    wanted = (w * torch.stack(functions, dim=1)).sum(dim=1)
+    torch.testing.assert_close(energy(h, u, log_q), wanted)
 
 
 @TARGETS

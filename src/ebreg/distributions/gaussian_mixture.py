@@ -23,8 +23,12 @@ from ebreg.distributions.regions import Modes, Region
 
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
+# The logistic distribution with this factor differs from the normal one by less than 0.01.
+LOGISTIC = 1.702
 # Levels closer to 0 and 1 are left to the search in double precision.
 _ROUGH = 1e-5
+# Relative error of the level of a quantile.
+_EXACT = 4 * torch.finfo(torch.float64).eps
 
 
 class GaussianMixture(Distribution):
@@ -171,8 +175,14 @@ class GaussianMixture(Distribution):
         return (self.logits.exp() * self._shares_below(value).prod(dim=-1)).sum(dim=-1).clamp(max=1)
 
     def levels(self, value: Tensor) -> Tensor:
-        """P(Y_d <= value_d) of each target d by itself: (..., B, D) -> (..., B, D)."""
-        return (self.logits.exp()[..., None] * self._shares_below(value)).sum(dim=-2).clamp(max=1)
+        """P(Y_d <= value_d) of each target d by itself, to 0.01: (..., B, D) -> (..., B, D).
+
+        Of logistic distributions in place of the Gaussians, at a third of the cost, and without bounds.
+        """
+        self._check_value(value)
+        slopes = LOGISTIC / self.scales
+        shares = torch.sigmoid((value[..., None, :] - self.means) * slopes)
+        return (self.logits.exp()[..., None] * shares).sum(dim=-2)
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
@@ -387,10 +397,9 @@ class GaussianMixture(Distribution):
         # few steps in double precision; it has no digits for levels closer to 0 or 1.
         rough = levels.clamp(_ROUGH, 1 - _ROUGH)
         start = (self.mean + self.stddev * torch.special.ndtri(rough)[:, None])[:, 0]
-        start = self.to(torch.float32)._search(
-            rough.float(), start.float(), 0.01 * torch.minimum(rough, 1 - rough)
-        )
-        return self._search(levels, start.double(), 4 * torch.finfo(torch.float64).eps * levels)
+        tolerance = (_ROUGH * torch.minimum(rough, 1 - rough)).clamp_min(2 * torch.finfo(torch.float32).eps)
+        start = self.to(torch.float32)._search(rough.float(), start.float(), tolerance)
+        return self._search(levels, start.double(), _EXACT * levels)
 
     def _search(self, levels: Tensor, start: Tensor, tolerance: Tensor) -> Tensor:
         # In the precision of this mixture. The quantile of a mixture lies between those of its components.

@@ -9,6 +9,7 @@ Answers are differentiable with respect to the log density at the nodes. The nod
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from ebreg._utils import checks, gradients
 from ebreg.distributions import segments
+from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
 
@@ -35,6 +37,58 @@ _SMALLEST = 5e-324
 _FAR = 1e30
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """A density in units of the span of its nodes, and the masses of its segments.
+
+    Attributes:
+        nodes: In the units of y, shape (B, N).
+        first: The first node, shape (B, 1).
+        last: The last one, shape (B, 1).
+        span: From the first to the last, shape (B, 1).
+        z: Nodes in units of the span, shape (B, N).
+        log_f: Log density relative to the highest, shape (B, N).
+        width: Of the segments between nodes, shape (B, N - 1).
+        rise: Of the log density there, shape (B, N - 1).
+        rate_left: Decay of the left tail, shape (B, 1).
+        rate_right: Decay of the right tail, shape (B, 1).
+        log_z: Log of the integral of exp log_f, shape (B,).
+        mass: Of the tails and segments, shape (B, N + 1).
+        log_unit: What turns a log density in units of the span into one in the units of y, shape (B,).
+        log_integral: In the units of y, shape (B,).
+    """
+
+    nodes: Tensor
+    first: Tensor
+    last: Tensor
+    span: Tensor
+    z: Tensor
+    log_f: Tensor
+    width: Tensor
+    rise: Tensor
+    rate_left: Tensor
+    rate_right: Tensor
+    log_z: Tensor
+    mass: Tensor
+    log_unit: Tensor
+    log_integral: Tensor
+
+    @classmethod
+    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "_Parts":
+        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
+        first, last = nodes[:, :1], nodes[:, -1:]
+        span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
+        z = (nodes - first) / span
+        log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)
+        width, rise = z.diff(dim=1), log_f.diff(dim=1)
+        rates = _rates(width, rise, bounded)
+        log_mass = _log_masses(width, log_f, rise, *rates)
+        log_z, log_unit = log_mass.logsumexp(dim=1), span[:, 0].log()
+        mass = (log_mass - log_z[:, None]).exp()
+        log_integral = peak + log_z + log_unit
+        return cls(nodes, first, last, span, z, log_f, width, rise, *rates, log_z, mass, log_unit, log_integral)
+
+
 class LogLinear:
     """Densities of one target with piecewise linear log density, one for each of B rows.
 
@@ -48,57 +102,52 @@ class LogLinear:
         nodes: Ascending along the last axis, shape (B, N), N >= 2. Not differentiated.
         log_f: Unnormalised log density at the nodes, shape (B, N); -inf counts as no mass.
         bounded: Whether the density ends at the first node, and at the last: there is then no tail.
+        n_parts: Cubics cut every segment between the nodes given into so many.
     """
 
-    def __init__(self, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool] = (False, False)):
+    def __init__(
+        self,
+        nodes: Tensor,
+        log_f: Tensor,
+        bounded: tuple[bool, bool] = (False, False),
+        n_parts: int = 1,
+    ):
         checks.shape("nodes", nodes, ("B", "N"))
         checks.shape("log_f", log_f, tuple(nodes.shape))
         checks.at_least("N, the number of nodes,", nodes.shape[1], 2)
-        # Float64: cdf(icdf(q)) = q needs it. Contiguous: searchsorted warns otherwise.
-        self.nodes = nodes.detach().double().contiguous()
-        self.bounded = bounded
-        log_f = log_f.double()
-        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
-        self._first, self._last = self.nodes[:, :1], self.nodes[:, -1:]
-        self._span = (self._last - self._first).clamp_min(torch.finfo(torch.float64).tiny)  # (B, 1)
-        self._z = (self.nodes - self._first) / self._span  # (B, N)
-        self._log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)  # (B, N)
-        self._width = self._z.diff(dim=1)  # (B, N - 1)
-        self._rise = self._log_f.diff(dim=1)  # (B, N - 1)
-        slope = self._rise / self._width.clamp_min(torch.finfo(torch.float64).tiny)
-        self._rate_left = _decay(slope[:, :1], bounded[0])  # (B, 1)
-        self._rate_right = _decay(-slope[:, -1:], bounded[1])
-
-        top = torch.maximum(self._log_f[:, 1:], self._log_f[:, :-1])
-        inner = self._width.log() + top + segments.log_mean_decay(self._rise.abs())
-        left = self._log_f[:, :1] - self._rate_left.log()
-        right = self._log_f[:, -1:] - self._rate_right.log()
-        log_mass = torch.cat([left, inner, right], dim=1)  # (B, N + 1)
-        self._log_z = log_mass.logsumexp(dim=1)  # (B,)
-        self._mass = (log_mass - self._log_z[:, None]).exp()
-        below = torch.cat([torch.zeros_like(left), self._mass.cumsum(dim=1)], dim=1)
-        self._below = below / below[:, -1:]  # (B, N + 2): mass left of each segment, then 1
-        # What turns a log density in units of the span into one in the units of y.
-        self._log_unit = self._span[:, 0].log()  # (B,)
-        self.log_integral = peak + self._log_z + self._log_unit
+        # Float64: cdf(icdf(q)) = q needs it.
+        self._knots, self._values = nodes.detach().double(), log_f.double()
+        self.bounded, self._n_parts = bounded, n_parts
+        if gradients.tracked(log_f):
+            _ = self._parts  # now: a first question without gradients would keep one without a graph
 
     def __len__(self) -> int:
-        return len(self.nodes)
+        return len(self._knots)
+
+    @property
+    def nodes(self) -> Tensor:
+        """Ascending, shape (B, n), float64: those given, and those between them."""
+        return self._parts.nodes
+
+    @property
+    def log_integral(self) -> Tensor:
+        """Log of the integral of exp log_f, shape (B,)."""
+        return self._parts.log_integral
 
     @property
     def mean(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._first + self._span * self._moments[0]
+        return self._parts.first + self._parts.span * self._moments[0]
 
     @property
     def variance(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._span**2 * self._moments[1]
+        return self._parts.span**2 * self._moments[1]
 
     @property
     def stddev(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._span * gradients.sqrt(self._moments[1])  # no square of a huge or tiny unit
+        return self._parts.span * gradients.sqrt(self._moments[1])  # no square of a huge or tiny unit
 
     @property
     def covariance(self) -> Tensor:
@@ -110,13 +159,13 @@ class LogLinear:
         y = checks.numbers("y", y)
         rows = self._rows_of(y)
         z, segment = self._locate(rows)
-        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = (z - self._z.gather(1, inner)) / self._width.gather(1, inner).clamp_min(_SMALLEST)
-        value = self._log_f.gather(1, inner) + t.clamp(0, 1) * self._rise.gather(1, inner)
-        left = self._log_f[:, :1] + self._rate_left * z
-        right = self._log_f[:, -1:] - self._rate_right * (z - self._z[:, -1:])
+        inner = (segment - 1).clamp(0, self._parts.width.shape[1] - 1)
+        t = (z - self._parts.z.gather(1, inner)) / self._parts.width.gather(1, inner).clamp_min(_SMALLEST)
+        value = self._parts.log_f.gather(1, inner) + t.clamp(0, 1) * self._parts.rise.gather(1, inner)
+        left = self._parts.log_f[:, :1] + self._parts.rate_left * z
+        right = self._parts.log_f[:, -1:] - self._parts.rate_right * (z - self._parts.z[:, -1:])
         value = self._by_segment(segment, left, value, right)
-        value = (value - (self._log_z + self._log_unit)[:, None]).masked_fill(self._outside(rows), -math.inf)
+        value = (value - (self._parts.log_z + self._parts.log_unit)[:, None]).masked_fill(self._outside(rows), -math.inf)
         return value.T.reshape(y.shape[:-1])
 
     def cdf(self, y: Tensor) -> Tensor:
@@ -124,11 +173,11 @@ class LogLinear:
         y = checks.numbers("y", y)
         z, segment = self._locate(self._rows_of(y))
         z = z.clamp(-_FAR, _FAR)  # 0 times infinity would reach the gradients
-        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = (z - self._z.gather(1, inner)) / self._width.gather(1, inner).clamp_min(_SMALLEST)
-        share = segments.share_below(t.clamp(0, 1), self._rise.gather(1, inner))
-        left = (self._rate_left * z).clamp(max=0).exp()
-        right = -torch.expm1(-(self._rate_right * (z - self._z[:, -1:])).clamp(min=0))
+        inner = (segment - 1).clamp(0, self._parts.width.shape[1] - 1)
+        t = (z - self._parts.z.gather(1, inner)) / self._parts.width.gather(1, inner).clamp_min(_SMALLEST)
+        share = segments.share_below(t.clamp(0, 1), self._parts.rise.gather(1, inner))
+        left = (self._parts.rate_left * z).clamp(max=0).exp()
+        right = -torch.expm1(-(self._parts.rate_right * (z - self._parts.z[:, -1:])).clamp(min=0))
         share = self._by_segment(segment, left, share, right)
         below, above = self._below.gather(1, segment), self._below.gather(1, segment + 1)
         return (below + share * (above - below)).T.reshape(y.shape[:-1])
@@ -147,7 +196,7 @@ class LogLinear:
         if not self._is_tracked:
             return y
         density = self.log_prob(y[..., None]).detach().exp()
-        sparsity = gradients.sparsity(density, q, self._span[:, 0])
+        sparsity = gradients.sparsity(density, q, self._parts.span[:, 0])
         return gradients.quantile(y, self.cdf(y[..., None]), sparsity)
 
     def _search(self, q: Tensor) -> Tensor:
@@ -173,7 +222,7 @@ class LogLinear:
             differentiated.
         """
         roots, weights = (part.to(self.nodes) for part in gauss_legendre(n_per_segment))
-        B, n_segments = self._mass.shape
+        B, n_segments = self._parts.mass.shape
         segment = torch.arange(n_segments, device=roots.device).repeat_interleave(n_per_segment).expand(B, -1)
         points = self._inside(segment, roots.repeat(n_segments).expand(B, -1))
         return points.T, (self._below.diff(dim=1)[:, :, None] * weights).flatten(1).T
@@ -194,9 +243,9 @@ class LogLinear:
         differentiated.
         """
         rows = []
-        log_z = self._log_z + self._log_unit
+        log_z = self._parts.log_z + self._parts.log_unit
         for nodes, log_f, log_norm, below in zip(
-            self.nodes, self._log_f, log_z, self._below[:, 1:-1], strict=True
+            self.nodes, self._parts.log_f, log_z, self._below[:, 1:-1], strict=True
         ):
             peaks, valleys = _peaks(log_f.tolist(), prominence)
             edges = torch.cat([below.new_zeros(1), below[valleys], below.new_ones(1)])
@@ -210,7 +259,7 @@ class LogLinear:
         """The smallest union of intervals that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         level = self._level_of(mass)
-        threshold = level - self._log_z - self._log_unit
+        threshold = level - self._parts.log_z - self._parts.log_unit
         return Region(mass, threshold, self.log_prob, self._level_intervals(level))
 
     def _rows_of(self, y: Tensor) -> Tensor:
@@ -220,33 +269,52 @@ class LogLinear:
 
     def _locate(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         # Positions in units of the span, and segments: 0 is the left tail, N the right one. (B, Q) each.
-        return (rows - self._first) / self._span, torch.searchsorted(self.nodes, rows, right=True)
+        return (rows - self._parts.first) / self._parts.span, torch.searchsorted(self.nodes, rows, right=True)
 
     def _outside(self, rows: Tensor) -> Tensor:
         # Beyond a bound, (B, Q) -> (B, Q).
-        return ((rows < self._first) & self.bounded[0]) | ((rows > self._last) & self.bounded[1])
+        return ((rows < self._parts.first) & self.bounded[0]) | ((rows > self._parts.last) & self.bounded[1])
 
     def _by_segment(self, segment: Tensor, left: Tensor, inner: Tensor, right: Tensor) -> Tensor:
         return torch.where(segment == 0, left, torch.where(segment == self.nodes.shape[1], right, inner))
 
     def _inside(self, segment: Tensor, share: Tensor) -> Tensor:
         # The value that has this share of its segment's mass to its left, (B, n).
-        inner = (segment - 1).clamp(0, self._width.shape[1] - 1)
-        t = segments.inverse_share(share, self._rise.gather(1, inner))
-        z = self._z.gather(1, inner) + t * self._width.gather(1, inner)
-        left = share.log() / self._rate_left
-        right = self._z[:, -1:] - torch.log1p(-share) / self._rate_right
+        inner = (segment - 1).clamp(0, self._parts.width.shape[1] - 1)
+        t = segments.inverse_share(share, self._parts.rise.gather(1, inner))
+        z = self._parts.z.gather(1, inner) + t * self._parts.width.gather(1, inner)
+        left = share.log() / self._parts.rate_left
+        right = self._parts.z[:, -1:] - torch.log1p(-share) / self._parts.rate_right
         return self._to_units(self._by_segment(segment, left, z, right))
 
     def _to_units(self, z: Tensor) -> Tensor:
         # Rounding must not move a value beyond a bound.
-        y = self._first + self._span * z
-        y = y.maximum(self._first) if self.bounded[0] else y
-        return y.minimum(self._last) if self.bounded[1] else y
+        y = self._parts.first + self._parts.span * z
+        y = y.maximum(self._parts.first) if self.bounded[0] else y
+        return y.minimum(self._parts.last) if self.bounded[1] else y
+
+    @cached_property
+    def _parts(self) -> "_Parts":
+        # On the first question: means, say, may be known without.
+        return _Parts.of(*_interpolated(self._knots, self._values, self._n_parts), self.bounded)
+
+    @property
+    def _below(self) -> Tensor:
+        # Mass left of each segment, and then 1, (B, N + 2). What is kept has no graph.
+        return self._cumulated() if self._is_tracked else self._kept_below
+
+    @cached_property
+    def _kept_below(self) -> Tensor:
+        with torch.no_grad():
+            return self._cumulated()
+
+    def _cumulated(self) -> Tensor:
+        below = torch.cat([torch.zeros_like(self._parts.mass[:, :1]), self._parts.mass.cumsum(dim=1)], dim=1)
+        return below / below[:, -1:]
 
     @property
     def _is_tracked(self) -> bool:
-        return gradients.tracked(self._log_f)
+        return gradients.tracked(self._parts.log_f)
 
     @property
     def _moments(self) -> tuple[Tensor, Tensor]:
@@ -260,34 +328,34 @@ class LogLinear:
 
     def _mean_and_variance(self) -> tuple[Tensor, Tensor]:
         centre, spread = self._segment_moments()
-        mean = (self._mass * centre).sum(dim=1, keepdim=True)
-        return mean, (self._mass * ((centre - mean) ** 2 + spread)).sum(dim=1, keepdim=True)
+        mean = (self._parts.mass * centre).sum(dim=1, keepdim=True)
+        return mean, (self._parts.mass * ((centre - mean) ** 2 + spread)).sum(dim=1, keepdim=True)
 
     def _segment_moments(self) -> tuple[Tensor, Tensor]:
         # Mean and variance of z inside each segment, (B, N + 1).
-        place, spread = segments.moments(self._rise)
-        centre = self._z[:, :-1] + self._width * place
-        spread = self._width**2 * spread
-        left, right = 1 / self._rate_left, 1 / self._rate_right
+        place, spread = segments.moments(self._parts.rise)
+        centre = self._parts.z[:, :-1] + self._parts.width * place
+        spread = self._parts.width**2 * spread
+        left, right = 1 / self._parts.rate_left, 1 / self._parts.rate_right
         return (
-            torch.cat([-left, centre, self._z[:, -1:] + right], dim=1),
+            torch.cat([-left, centre, self._parts.z[:, -1:] + right], dim=1),
             torch.cat([left**2, spread, right**2], dim=1),
         )
 
     def _level_of(self, mass: float) -> Tensor:
         # The highest log density (before normalisation) that is exceeded with this probability, (B,).
-        n, log_f = len(self), self._log_f
+        n, log_f = len(self), self._parts.log_f
         # Segments and tails alike fall exponentially from their top.
         top = torch.cat([log_f[:, :1], torch.maximum(log_f[:, 1:], log_f[:, :-1]), log_f[:, -1:]], dim=1)
         endless = log_f.new_full((n, 1), torch.inf)
-        drop = torch.cat([endless, self._rise.abs(), endless], dim=1)
+        drop = torch.cat([endless, self._parts.rise.abs(), endless], dim=1)
 
         def above(level: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             depth = (top[rows] - level[:, None]).clamp_min(0)
             share, slope = segments.share_above(depth, drop[rows])
-            return -(self._mass[rows] * share).sum(dim=1), (self._mass[rows] * slope).sum(dim=1)
+            return -(self._parts.mass[rows] * share).sum(dim=1), (self._parts.mass[rows] * slope).sum(dim=1)
 
-        low, high = torch.full_like(self._log_z, _LOWEST_LEVEL), torch.zeros_like(self._log_z)
+        low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
         level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=0.0)
         # Where the density is level, its mass comes all at once: the region holds at least what was asked.
@@ -297,17 +365,55 @@ class LogLinear:
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.
         level = level[:, None]
-        inside = self._log_f >= level
-        t = (level - self._log_f[:, :-1]) / torch.where(self._rise == 0, 1.0, self._rise)
-        crossing = self._z[:, :-1] + t.clamp(0, 1) * self._width
-        first = -(self._log_f[:, :1] - level) / self._rate_left
-        last = self._z[:, -1:] + (self._log_f[:, -1:] - level) / self._rate_right
+        inside = self._parts.log_f >= level
+        t = (level - self._parts.log_f[:, :-1]) / torch.where(self._parts.rise == 0, 1.0, self._parts.rise)
+        crossing = self._parts.z[:, :-1] + t.clamp(0, 1) * self._parts.width
+        first = -(self._parts.log_f[:, :1] - level) / self._parts.rate_left
+        last = self._parts.z[:, -1:] + (self._parts.log_f[:, -1:] - level) / self._parts.rate_right
         starts_here = torch.cat([inside[:, :1], ~inside[:, :-1] & inside[:, 1:]], dim=1)
         ends_here = torch.cat([inside[:, :-1] & ~inside[:, 1:], inside[:, -1:]], dim=1)
         starts = self._to_units(torch.cat([first, crossing], dim=1))
         ends = self._to_units(torch.cat([crossing, last], dim=1))
         pairs = torch.stack([starts[starts_here], ends[ends_here]], dim=1)  # of all rows, one after the other
         return pairs.split(starts_here.sum(dim=1).tolist())
+
+
+@torch.no_grad()
+def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool] = (False, False)) -> Tensor:
+    """That of a :class:`LogLinear` density, and nothing else of it: (B, N) each -> (B,)."""
+    peak = log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
+    span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
+    width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
+    rise = log_f.diff(dim=1)
+    log_mass = _log_masses(width, log_f, rise, *_rates(width, rise, bounded))
+    return log_mass.logsumexp(dim=1) + (peak + span.log())[:, 0]
+
+
+def _interpolated(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor, Tensor]:
+    # (B, N) each; the first are contiguous: searchsorted warns otherwise.
+    if n_parts == 1:
+        return nodes.contiguous(), log_f
+    # In units of the span, which no unit of y changes.
+    first, last = nodes[:, :1], nodes[:, -1:]
+    span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
+    z, log_f = (part.T for part in interpolated(((nodes - first) / span).T, log_f.T, n_parts))
+    return torch.cat([first, (first + span * z[:, 1:-1]).clamp(first, last), last], dim=1), log_f
+
+
+def _rates(width: Tensor, rise: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+    # At which the density falls off on the left and on the right of the nodes, (B, 1) each.
+    ends = (0, -1)
+    left, right = (
+        rise[:, [end]] / width[:, [end]].clamp_min(torch.finfo(torch.float64).tiny) for end in ends
+    )
+    return _decay(left, bounded[0]), _decay(-right, bounded[1])
+
+
+def _log_masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_right: Tensor) -> Tensor:
+    # Log masses of the left tail, the segments and the right tail, (B, N + 1).
+    top = torch.maximum(log_f[:, 1:], log_f[:, :-1])
+    inner = width.log() + top + segments.log_mean_decay(rise.abs())
+    return torch.cat([log_f[:, :1] - rate_left.log(), inner, log_f[:, -1:] - rate_right.log()], dim=1)
 
 
 def _decay(slope: Tensor, bounded: bool) -> Tensor:

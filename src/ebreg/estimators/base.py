@@ -1,5 +1,6 @@
 """DistributionRegressor: fit and the predictions, for any model and training method."""
 
+import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +32,7 @@ from ebreg.methods import Method, ResidualNCE
 from ebreg.models import Model
 from ebreg.networks import DEFAULT_PROPOSAL
 from ebreg.predictive import Accuracy
-from ebreg.training import HeldOut
+from ebreg.training import Deadline, HeldOut
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
@@ -63,9 +64,11 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         Returns:
             The regressor itself.
         """
+        start = time.monotonic()
         # A no_grad or inference_mode of the caller must not reach the training.
         with torch.inference_mode(False), torch.enable_grad():
             self._check_switches()
+            deadline = self._deadline(start)
             targets = inputs.targets(y)
             bounds = parse_bounds(self.bounds, targets.y.shape[1])
             reader = self._reader(targets, bounds)
@@ -78,7 +81,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             recipe = self._recipe()
             train, validation_rows = self._split(rows, validation, read, recipe)
             design, method = self._build(rows, train, seed, recipe)
-            training, final = self._trainer(recipe, seed).run(method, train, validation_rows, rows.data)
+            trainer = self._trainer(recipe, seed, deadline)
+            training, final = trainer.run(method, train, validation_rows, rows.data)
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
                 model_=method.model.to_float64(),
@@ -269,7 +273,12 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
                 model.check_heads(train.x, train.y)
             return blueprint.design, self._method(model, blueprint, recipe.n_draws).to(device)
 
-    def _trainer(self, recipe: Recipe, seed: int) -> Trainer:
+    def _deadline(self, start: float) -> Deadline | None:
+        if self.max_seconds is None:
+            return None
+        return Deadline.after(checks.positive("max_seconds", self.max_seconds), start)
+
+    def _trainer(self, recipe: Recipe, seed: int, deadline: Deadline | None) -> Trainer:
         return Trainer(
             recipe,
             self.max_iter,
@@ -278,6 +287,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             self.n_iter_no_change,
             self.verbose,
             seed,
+            deadline,
         )
 
     def _keep(self, **learned: Any) -> None:

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
-from ebreg.models import Model
+from ebreg.models import MixtureModel, Model
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
 # Rows at once, with one target and with several, at the default accuracy: a chunk then needs well below a
-# gigabyte. More nodes or draws mean fewer rows.
-_ROWS, _ROWS_SEVERAL = 256, 32
+# gigabyte. More nodes or draws mean fewer rows. Mixtures have neither.
+_ROWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 256, 32, 512
 # Bytes that are kept, padding included; chunks beyond it are made again for every question.
 KEPT_BYTES = 2**30
 
@@ -73,6 +73,8 @@ class Chunks:
         return joined[chunk.argsort(stable=True).argsort().to(device)]
 
     def _default_rows(self) -> int:
+        if isinstance(self.model, MixtureModel) and not self.by_draws:
+            return _ROWS_OF_MIXTURES
         settings = (DEFAULT, self.accuracy)
         counts = [each.draw_counts if self.by_draws else each.node_counts for each in settings]
         usual, wanted = (most for *_, most in counts)

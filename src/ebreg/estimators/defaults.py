@@ -58,7 +58,7 @@ def training_config(
     batch = batch_size(n_rows) if batch is None else checks.at_least("batch_size", batch, 1)
     n_batches = -(-n_rows // batch)
     if max_iter is None:
-        steps = _most_steps(n_rows, recipe)
+        steps = recipe.most_steps(n_rows)
         steps = steps if validated else min(steps, max(_STEPS_WITHOUT_VALIDATION, 2 * n_rows))
         max_iter = max(_FEWEST_EPOCHS, -(-steps // n_batches))
     max_iter = checks.at_least("max_iter", max_iter, 1)
@@ -77,7 +77,7 @@ def training_config(
     )
 
 
-def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_members: int) -> TrainingConfig:
+def member_config(config: TrainingConfig, n_iter_no_change: int | None, recipe: Recipe) -> TrainingConfig:
     """The settings of a training of several members, from those of one.
 
     Every member keeps the epoch that is best on its own rows: their mistakes in that are not the same. The
@@ -89,22 +89,17 @@ def member_config(config: TrainingConfig, n_iter_no_change: int | None, n_member
         patience = max(2 * n_batches_between, config.epochs // 12)
     return replace(
         config,
-        schedule="late-decay",
+        schedule=recipe.schedule,
         anchor=None,
         patience=patience,
         patience_growth=0.5 if n_iter_no_change is None and patience is not None else 0.0,
-        validation_rows=config.validation_rows * n_members,
+        validation_rows=config.validation_rows * recipe.n_members,
     )
 
 
 def n_correction_tuning_epochs(n_epochs: int) -> int:
     """Epochs in which a correction is fine-tuned, from those of its training."""
     return max(1, round(_CORRECTION_TUNING * n_epochs))
-
-
-def _most_steps(n_rows: int, recipe: Recipe) -> int:
-    small, large = recipe.n_steps
-    return min(large, max(small, round(1.3 * n_rows)))
 
 
 def fine_tuning_config(

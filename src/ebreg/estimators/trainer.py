@@ -14,12 +14,28 @@ from ebreg.errors import TrustWarning
 from ebreg.estimators import defaults
 from ebreg.estimators.recipe import Recipe
 from ebreg.methods import Method
-from ebreg.training import HeldOut, TrainingConfig, fit
+from ebreg.training import Deadline, HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
 from ebreg.training.calibration import calibrate
-from ebreg.training.correction import FEWEST_STEPS, fit_correction, fit_correction_again
+from ebreg.training.correction import fit_correction, fit_correction_again
 from ebreg.training.loop import Training
 from ebreg.units import Standardizer
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the time that may have passed when a part of a fit ends; the last part has the rest."""
+
+    train: float
+    correct: float
+    fine_tune: float
+
+
+_SHARES, _SHARES_WITH_CORRECTION = _Shares(0.8, 0.8, 0.95), _Shares(0.58, 0.75, 0.87)
+
+
+# A part of a fit is not begun with less time than this.
+_FEWEST_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,7 @@ class Trainer:
         n_iter_no_change: Epochs without improvement before training stops.
         verbose: True, False or "auto": whether to show a progress bar.
         seed: Of the order of the rows and of the draws.
+        deadline: When all trainings have to be finished; None: they take the time that they need.
     """
 
     recipe: Recipe
@@ -43,32 +60,56 @@ class Trainer:
     n_iter_no_change: int | None
     verbose: bool | str
     seed: int
+    deadline: Deadline | None = None
 
     def run(
         self, method: Method, data: TensorData, validation: TensorData | HeldOut | None, all_rows: TensorData
     ) -> tuple[Training, Training]:
         """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
         first, correction = in_turn(method)
-        training = final = self.train(first, data, validation)
-        if correction is not None and validation is not None and not final.interrupted:
-            final = self.correct(correction, data, validation, final)
+        shares = _SHARES if correction is None else _SHARES_WITH_CORRECTION
+        training = final = self.train(first, data, validation, shares.train)
+        if correction is not None and validation is not None and self._goes_on(final):
+            final = self.correct(correction, data, validation, final, shares.correct)
         held_out = isinstance(validation, HeldOut)
         if isinstance(validation, HeldOut) and training.best_epoch is not None:
             # In double precision: members have close densities, and weights magnify rounding errors.
             calibrate(method.model.to_float64(), data, validation, self.recipe.n_settings)
             method.model.to_float32()
-        if not self.recipe.refit or final.interrupted or not (held_out or len(data) < len(all_rows)):
+        if not self.recipe.refit or not self._goes_on(final) or not (held_out or len(data) < len(all_rows)):
             return training, final
-        final = self.fine_tune(
-            first, all_rows, self.recipe.fine_tuning.n_epochs(_n_epochs_kept(training)), final
-        )
-        if correction is not None and not final.interrupted:
+        n_epochs = self.recipe.fine_tuning.n_epochs(_n_epochs_kept(training))
+        final = self.fine_tune(first, all_rows, n_epochs, final, shares.fine_tune)
+        if correction is not None and self._goes_on(final):
             final = self.correct_again(correction, all_rows, final)
         return training, final
 
-    def train(self, method: Method, data: TensorData, validation: TensorData | HeldOut | None) -> Training:
-        """Train in place; with validation rows, the weights of the best epoch are kept."""
-        training = fit(method, data, validation, self._config(data, validation), progress=self._progress)
+    def _goes_on(self, training: Training) -> bool:
+        # Whether there is time for another part, and for what it takes before its first step.
+        return not training.interrupted and (self.deadline is None or self.deadline.seconds_left > _FEWEST_SECONDS)
+
+    def _until(self, share: float) -> Deadline | None:
+        return None if self.deadline is None else self.deadline.part(share)
+
+    def train(
+        self,
+        method: Method,
+        data: TensorData,
+        validation: TensorData | HeldOut | None,
+        share: float = 1.0,
+    ) -> Training:
+        """Train in place; with validation rows, the weights of the best epoch are kept.
+
+        Args:
+            method: What is trained.
+            data: Training rows.
+            validation: Validation rows, if any.
+            share: Of the time, that may have passed at the end.
+        """
+        config, deadline = self._config(data, validation), self._until(share)
+        training = fit(method, data, validation, config, progress=self._progress, deadline=deadline)
+        if training.out_of_time and len(training.history) == 1:
+            _warn_of_first_pass()
         if training.best_epoch is not None and validation is not None:
             _warn_if_diverged(kept_nll(training), data, validation)
         if training.interrupted:
@@ -88,7 +129,7 @@ class Trainer:
         )
         if self.recipe.n_members == 1:
             return config
-        return defaults.member_config(config, self.n_iter_no_change, self.recipe.n_members)
+        return defaults.member_config(config, self.n_iter_no_change, self.recipe)
 
     def correct(
         self,
@@ -96,11 +137,18 @@ class Trainer:
         data: TensorData,
         validation: TensorData | HeldOut | None,
         before: Training,
+        share: float = 1.0,
     ) -> Training:
         """Train a correction of what was trained before; returns the record of both trainings."""
-        config, fewest_steps = self._config(data, validation), FEWEST_STEPS if self.max_iter is None else 1
         training = fit_correction(
-            method, data, validation, config, before, fewest_steps, progress=self._progress
+            method,
+            data,
+            validation,
+            self._config(data, validation),
+            before,
+            self.recipe.n_correction_steps if self.max_iter is None else 1,
+            progress=self._progress,
+            deadline=self._until(share),
         )
         if training.interrupted:
             _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
@@ -111,9 +159,11 @@ class Trainer:
         if method.correction.is_zero.all():
             return before
         n_epochs = defaults.n_correction_tuning_epochs(sum("nce" in entry for entry in before.history))
-        return self._tuned(fit_correction_again, method, data, n_epochs, before)
+        return self._tuned(fit_correction_again, method, data, n_epochs, before, 1.0)
 
-    def fine_tune(self, method: Method, data: TensorData, n_epochs: int, before: Training) -> Training:
+    def fine_tune(
+        self, method: Method, data: TensorData, n_epochs: int, before: Training, share: float = 1.0
+    ) -> Training:
         """Train on all rows, those for validation included; returns the record of all trainings.
 
         An interrupt restores the weights from before.
@@ -123,17 +173,26 @@ class Trainer:
             data: All rows.
             n_epochs: Number of epochs.
             before: The record of all trainings before.
+            share: Of the time, that may have passed at the end.
         """
-        return self._tuned(fit, method, data, n_epochs, before)
+        return self._tuned(fit, method, data, n_epochs, before, share)
 
     def _tuned(
-        self, train: Callable[..., Training], method: Any, data: TensorData, n_epochs: int, before: Training
+        self,
+        train: Callable[..., Training],
+        method: Any,
+        data: TensorData,
+        n_epochs: int,
+        before: Training,
+        share: float,
     ) -> Training:
         config = defaults.fine_tuning_config(
             len(data), n_epochs, self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
-        training = train(method, data, config=config, progress=self._progress)
+        training = train(
+            method, data, config=config, progress=self._progress, deadline=self._until(share)
+        )
         if training.interrupted:
             method.load_state_dict(best)
             _warn_of_interrupt("while it was fine-tuned on all rows; the weights before that are kept")
@@ -146,6 +205,15 @@ class Trainer:
         in_worker = multiprocessing.parent_process() is not None
         in_thread = threading.current_thread() is not threading.main_thread()
         return False if in_worker or in_thread else self.verbose
+
+
+def _warn_of_first_pass() -> None:
+    warnings.warn(
+        "max_seconds ended the training within its first pass over the rows: the model has not seen all of "
+        "them. Raise max_seconds, or give fewer rows.",
+        TrustWarning,
+        stacklevel=stack_level(),
+    )
 
 
 def _warn_of_interrupt(when: str) -> None:

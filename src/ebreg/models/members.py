@@ -109,7 +109,15 @@ def mean_log_density(log_p: Tensor, y: Tensor, q: Any, calibration: Calibration)
     """
     blocks = log_p.unflatten(1, (calibration.n_members, -1))
     mean = torch.logsumexp(blocks + calibration.log_weights.to(log_p)[:, None], dim=1)
-    return _over(_background(q[:1], calibration), calibration.background_share, mean, y)
+    return over_background(mean, y, q, calibration)
+
+
+def over_background(log_p: Tensor, y: Tensor, q: Any, calibration: Calibration) -> Tensor:
+    """Log densities (M, B) of the members' mean at targets (M, B, D), over the background: (M, B).
+
+    ``q`` is a mixture of the family and bounds of the background.
+    """
+    return _over(_background(q[:1], calibration), calibration.background_share, log_p, y)
 
 
 def merged_mixture(q: Any, log_weights: Tensor) -> Any:

@@ -1,7 +1,9 @@
 """ResidualModel: an energy that corrects its proposal."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +16,20 @@ from ebreg.models import members
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.networks import Networks
-from ebreg.predictive import Accuracy, CorrectedMembers, Predictive, Unnormalized, corrected_quadrature
+from ebreg.distributions.node_positions import NodePositions
+from ebreg.predictive import (
+    Accuracy,
+    CorrectedMembers,
+    Predictive,
+    Unnormalized,
+    corrected_quadrature,
+    in_single_precision,
+)
 
 # Points of q for the normaliser of one member. An error of it moves weight between members, by as much, and
 # nothing else: the density of all members together is normalised with the accuracy that was asked for. With
 # 128 points it is about 0.005, with 64 about 0.01, where the logarithms of the normalisers spread by 0.1.
-_N_POINTS, _N_POINTS_SEVERAL_TARGETS = 128, 256
+_N_POINTS, _N_POINTS_SEVERAL_TARGETS = 512, 256
 _N_POINTS_IN_TRAINING = 64
 _N_POINTS_ALONE = 1024  # for rows in which nodes that members share do not do
 # Points of q for the mean of one member, for each target: it is then known to a hundredth of a standard
@@ -27,6 +37,9 @@ _N_POINTS_ALONE = 1024  # for rows in which nodes that members share do not do
 _N_POINTS_OF_MEANS = 128
 # Targets further out, infinite ones included, have the correction that they have here: networks overflow.
 _FARTHEST = 1e6
+
+
+AtNodes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -110,26 +123,55 @@ class ResidualModel(EnergyModel):
     def _answer(self, x: Tensor, accuracy: Accuracy) -> Predictive:
         calibration = self.calibration
         is_own = isinstance(self.energy, networks.Correction)
-        if calibration is None or self.answers_by_draws(accuracy) or not is_own:
+        if calibration is None or self.answers_by_draws(accuracy) or not is_own or not len(x):
             return super()._answer(x, accuracy)
         parts, E = self._unnormalized(self._all_features(x)), self.n_members
+        nothing = torch.zeros(len(parts), dtype=torch.float64, device=parts.h.device)
+        merged = members.merge(parts, calibration, nothing)
         if self._is_proposal:  # a mixture is exact
-            nothing = torch.zeros(len(parts), dtype=torch.float64, device=parts.h.device)
-            mixture: Predictive = members.merge(parts, calibration, nothing).proposal_in_units
+            mixture: Predictive = merged.proposal_in_units
             return mixture
 
         def log_z_by_draws(rows: Tensor) -> Tensor:
             h = parts.h.view(E, len(rows), -1)[:, rows].flatten(0, 1)
             return self._log_mean_exp_g(h, _N_POINTS_ALONE).view(E, -1)
 
+        is_tracked = gradients.tracked(parts.h, *self.parameters())
         together = CorrectedMembers(
-            E,
-            parts,
+            calibration.weights,
+            not is_tracked,
+            self._at_nodes(parts) if is_tracked else self._at_nodes_in_tiles(parts),
             lambda log_z: members.merge(parts, calibration, log_z),
             log_z_by_draws,
-            lambda log_p, y: members.mean_log_density(log_p, y, parts.proposal, calibration),
+            lambda log_p, y: members.over_background(log_p, y[..., None], parts.proposal, calibration),
+            calibration.background_share,
         )
-        return corrected_quadrature(together, accuracy)
+        return corrected_quadrature(together, merged, accuracy)
+
+    def _at_nodes(self, parts: Unnormalized) -> AtNodes:
+        # Log q and g of all members at the nodes of all rows, for gradients.
+        def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            y = nodes.repeat(1, self.n_members)[..., None]
+            with torch.no_grad():
+                log_q: Tensor = parts.proposal.log_prob(y.to(parts.h.dtype)).double()
+            g = torch.where(log_q.isinf(), 0.0, parts.energy(y) - log_q)  # far out both densities may be 0
+            return log_q.unflatten(1, (self.n_members, -1)), g.unflatten(1, (self.n_members, -1))
+
+        return at
+
+    def _at_nodes_in_tiles(self, parts: Unnormalized) -> AtNodes:
+        q, E, correction = parts.proposal, self.n_members, self.energy
+        assert isinstance(correction, networks.Correction)
+        positions = NodePositions(q, q.mean[:, 0].view(E, -1).mean(dim=0).repeat(E))
+        w = correction.weights(parts.h).float().unflatten(0, (E, len(q) // E))
+
+        def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            some = positions.of_block_rows(rows, E)
+            g = partial(correction.at, w[:, rows].flatten(0, 1))
+            log_q, values = in_single_precision(some, g, nodes.repeat(1, E))
+            return log_q.unflatten(1, (E, -1)), values.unflatten(1, (E, -1))
+
+        return at
 
     def _q_for_prediction(self, h: Tensor) -> Distribution:
         return self._tempered(super()._q_for_prediction(h))

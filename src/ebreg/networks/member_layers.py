@@ -37,10 +37,11 @@ class MemberLinear(nn.Module):
         return len(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every block of rows through its own layer."""
+        """Every block of rows through its own layer, in the precision of the rows."""
         E, n_in, n_out = self.weight.shape
+        weight, bias = (part if part.dtype == x.dtype else part.to(x.dtype) for part in (self.weight, self.bias))
         blocks = x.reshape(E, len(x) // E, n_in)
-        return torch.baddbmm(self.bias, blocks, self.weight).view(len(x), n_out)
+        return torch.baddbmm(bias, blocks, weight).view(len(x), n_out)
 
     def keep_members(self, index: Tensor) -> None:
         """Keep the members at an index (e,), in place: the parameters are new ones."""
@@ -66,7 +67,7 @@ class MemberDropout(nn.Module):
         super().__init__()
         rates = member_rates(rates, len(rates))
         self.register_buffer("rates", torch.tensor(rates))
-        self._is_active = max(rates) > 0
+        self._active = _above_zero(rates)
 
     @property
     def n_members(self) -> int:
@@ -75,23 +76,33 @@ class MemberDropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """In training mode, every number is set to 0 with the rate of its member, and the others grow."""
-        if not (self.training and self._is_active):
+        if not (self.training and self._active):
             return x
-        rates = self.rates.to(x.dtype).view(-1, 1, 1)
-        blocks = x.view(len(rates), len(x) // len(rates), x.shape[-1])
-        is_kept = _random_bits(blocks) >= (rates * 2**16 - 2**15).round().to(torch.int16)
-        return (blocks * (is_kept / (1 - rates))).view(x.shape)
+        E, n_columns = len(self.rates), x.shape[-1]
+        blocks = x.view(E, len(x) // E, n_columns)
+        # Random numbers for the members that have a rate alone: they take longer than the products.
+        factors = torch.ones_like(blocks)
+        rates = self.rates[self._active].view(-1, 1, 1)
+        bits = _random_bits((len(rates), *blocks.shape[1:]), x.device)
+        is_kept = bits >= (rates * 2**16 - 2**15).round().to(torch.int16)
+        factors[self._active] = is_kept.to(x.dtype).div_(1 - rates)
+        return (blocks * factors).view(x.shape)
 
     def keep_members(self, index: Tensor) -> None:
         """Keep the members at an index (e,), in place."""
         self.rates = self.rates[index]
-        self._is_active = bool((self.rates > 0).any())
+        self._active = _above_zero(self.rates.tolist())
 
 
-def _random_bits(like: Tensor) -> Tensor:
+def _above_zero(rates: Sequence[float]) -> list[int]:
+    return [i for i, rate in enumerate(rates) if rate > 0]
+
+
+def _random_bits(shape: tuple[int, ...], device: torch.device) -> Tensor:
     # Uniform on the 2^16 numbers of int16: four to a random word, in a quarter of the time of torch.rand.
-    words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
-    return words.random_(-(2**63), None).view(torch.int16)[: like.numel()].view(like.shape)
+    n = math.prod(shape)
+    words = torch.empty(-(-n // 4), dtype=torch.int64, device=device)
+    return words.random_(-(2**63), None).view(torch.int16)[:n].view(shape)
 
 
 def member_rates(dropout: float | Sequence[float], n_members: int) -> tuple[float, ...]:

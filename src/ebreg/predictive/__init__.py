@@ -10,7 +10,7 @@
 from ebreg.predictive.accuracy import DEFAULT, ENGINES, VALIDATION, Accuracy, accuracy_or_default
 from ebreg.predictive.adaptive_draws import AdaptiveDraws
 from ebreg.predictive.ascent import ascend
-from ebreg.predictive.corrected_quadrature import CorrectedMembers, corrected_quadrature
+from ebreg.predictive.corrected_quadrature import CorrectedMembers, corrected_quadrature, in_single_precision
 from ebreg.predictive.importance_sampling import importance_sampling
 from ebreg.predictive.node_density import NodeDensity
 from ebreg.predictive.normalize import normalize
@@ -36,6 +36,7 @@ __all__ = [
     "accuracy_or_default",
     "ascend",
     "corrected_quadrature",
+    "in_single_precision",
     "draws_of_proposal",
     "importance_sampling",
     "normalize",

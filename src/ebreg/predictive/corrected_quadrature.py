@@ -1,12 +1,13 @@
 """Quadrature of several corrected mixtures at nodes that they share."""
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from ebreg.distributions.node_positions import NodePositions
+from ebreg.errors import UndefinedError
 from ebreg.predictive.accuracy import Accuracy
 from ebreg.predictive.node_density import NodeDensity
 from ebreg.predictive.quadrature import (
@@ -14,13 +15,18 @@ from ebreg.predictive.quadrature import (
     first_nodes,
     is_bounded,
     more_nodes,
-    quantile_nodes,
     refine,
 )
 from ebreg.predictive.unnormalized import Unnormalized
 
-# Nodes that give a member an integral further from 1 than this, in logarithms, do not suit it.
+# Nodes that give a member an integral further from 1 than this do not suit it.
 _MOST_MISSED = 0.05
+# The error of cubics in a log density, as a share of that of trapezoids: less than this, as measured.
+_CUBIC = 0.1
+# Parts into which cubics cut a segment between nodes, in rows that need no more nodes.
+_N_PARTS = 4
+# Rows times members whose mixtures are evaluated at once: what fits the cache.
+_TILE = 256
 
 
 @dataclass(frozen=True)
@@ -28,24 +34,73 @@ class CorrectedMembers:
     r"""Densities of E members, :math:`q_e \exp(g_e) / Z_e`, and how they become one.
 
     Attributes:
-        n_members: E.
-        parts: Rows of E members in blocks, E * B; f is :math:`\log q_e + g_e`.
+        weights: The members' shares of the density of all, shape (E,), summing to 1.
+        in_tiles: Whether a few rows at a time are evaluated.
+        at: Turns nodes (N, b) and the numbers of their rows, (b,), into :math:`\log q_e` and
+            :math:`g_e`, (N, E, b) each; the former is not differentiated, so g has its gradients too.
         merge: Turns :math:`\log Z_e`, (E * B,), into one density of B rows; its proposal is that of the
             :math:`q_e`.
         log_z_by_draws: Turns a mask of rows, (B,), into :math:`\log Z_e` of them, (E, b), from draws of each
             :math:`q_e`.
-        mean: Turns normalised log densities of the members, (M, E * B), at targets (M, B, 1) into that of
-            their mean, (M, B).
+        over_background: Turns log densities (N, B) of the members at nodes (N, B) into those over a
+            background, of which ``share`` is the share.
+        share: Of the background, shape ().
     """
 
-    n_members: int
-    parts: Unnormalized
+    weights: Tensor
+    in_tiles: bool
+    at: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
     merge: Callable[[Tensor], Unnormalized]
     log_z_by_draws: Callable[[Tensor], Tensor]
-    mean: Callable[[Tensor, Tensor], Tensor]
+    over_background: Callable[[Tensor, Tensor], Tensor]
+    share: Tensor
+
+    def tiles(self, n_rows: int) -> Tensor:
+        """Numbers of the rows that are evaluated at once, shape (n, b)."""
+        return _tiles(n_rows, _TILE // len(self.weights) if self.in_tiles else n_rows)
 
 
-def corrected_quadrature(members: CorrectedMembers, accuracy: Accuracy) -> NodeDensity:
+@dataclass(frozen=True)
+class _Tile:
+    """Members at the nodes of some rows.
+
+    Attributes:
+        log_p: Log density of all members, shape (N, b).
+        moved: Its difference from that without corrections, no logarithm, shape (N, b).
+        log_z: Of each member, shape (E, b).
+        missed: By how much the rule's integral of a proposal differs from 1, at most, shape (b,).
+        change: Of log Z by leaving out every other node, shape (E, b).
+    """
+
+    log_p: Tensor
+    moved: Tensor
+    log_z: Tensor
+    missed: Tensor
+    change: Tensor
+
+    @classmethod
+    def of(cls, members: CorrectedMembers, nodes: Tensor, rows: Tensor) -> "_Tile":
+        """At nodes (N, b) of the rows with these numbers."""
+        log_q, g = members.at(nodes, rows)
+        top = log_q.amax(dim=1).clamp_min(torch.finfo(log_q.dtype).min)  # (N, b): no density vanishes
+        q, ratio = (log_q - top[:, None]).exp(), g.exp()
+        height = top.exp()
+        rule, half_rule = (
+            (_trapezoids(some) * height[::step]).to(q.dtype)[:, None]
+            for some, step in ((nodes, 1), (nodes[::2], 2))
+        )
+        mass = q * rule
+        total, z = mass.sum(dim=0), _mean(ratio, mass)  # (E, b)
+        weights = members.weights.to(q)[:, None]
+        p = (q * ratio * (weights / z)).sum(dim=1)
+        with torch.no_grad():
+            moved = (p - (q * weights).sum(dim=1)) * height
+            change = (_mean(ratio[::2], q[::2] * half_rule) / z).log()
+            missed = (total - 1).abs().amax(dim=0)
+        return cls(p.log() + top, moved, z.log(), missed, change)
+
+
+def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     """p(y | x) of one target, as :func:`quadrature` gives it, for less.
 
     A correction is smooth and bounded, so p is to be known where q has its mass, and q is known: nodes that
@@ -53,61 +108,106 @@ def corrected_quadrature(members: CorrectedMembers, accuracy: Accuracy) -> NodeD
     normalisers of the members and for p. Rows in which these nodes do not suit a member, far from the data,
     get its normaliser from draws of its own. They, and rows whose log Z is less accurate than the tolerance,
     are computed by :func:`quadrature`, with four times as many nodes. Gradients are as there.
+
+    Args:
+        members: The members.
+        merged: Their density with any normalisers: its proposal and its tail are used.
+        accuracy: Nodes and tolerance.
     """
-    parts = members.parts
-    merged = members.merge(torch.zeros(len(parts), dtype=torch.float64, device=parts.h.device))
     nodes = _nodes(merged, accuracy.n_nodes)  # (N, B)
-    y = nodes.repeat(1, members.n_members)[..., None]
-    f, log_q = parts.energy(y), _log_proposal(parts, y)
-    log_z = _log_normalizers(y[..., 0], f, log_q)
-    unsuited = _is_unsuited(y[..., 0], f, log_q, log_z, accuracy.tolerance)
-    unsuited = unsuited.view(members.n_members, -1).any(dim=0)  # (B,)
-    if unsuited.any():
-        blocks = log_z.view(members.n_members, -1).clone()
-        blocks[:, unsuited] = members.log_z_by_draws(unsuited).to(blocks)
-        log_z = blocks.flatten()
-    curve = Curve.of(nodes, members.mean(f - log_z, nodes[..., None]), is_bounded(merged))
-    error = torch.where(unsuited, curve.error.clamp_min(2 * accuracy.tolerance), curve.error)
-    return refine(replace(curve, error=error), members.merge(log_z), accuracy)
+    tiles = [_Tile.of(members, nodes[:, rows], rows) for rows in members.tiles(len(merged))]
+    log_p, moved, log_z, missed, change = (
+        torch.cat([getattr(tile, field.name) for tile in tiles], dim=-1)[..., : len(merged)]
+        for field in fields(_Tile)
+    )
+    # The error of the rule falls with the square of the number of nodes, so that of all is a third of what
+    # leaving out every other one changes.
+    fits = (missed < _MOST_MISSED) & (change.abs().amax(dim=0) < 3 * accuracy.tolerance)
+    error = torch.maximum(members.weights.to(change) @ change.abs(), _CUBIC * missed)
+    error = torch.where(fits, error, error.clamp_min(2 * accuracy.tolerance)).double()  # NaN included
+    curve = Curve(nodes.T, members.over_background(log_p.double(), nodes).T, error)
+    moments = _moments(merged, nodes, (1 - members.share) * moved) if members.in_tiles else None
+    if (error <= accuracy.tolerance).all():
+        return refine(curve, merged, accuracy, _N_PARTS, 1, moments)
+    log_z = log_z.clone()
+    log_z[:, ~fits] = members.log_z_by_draws(~fits).to(log_z)
+    return refine(curve, members.merge(log_z.flatten().double()), accuracy, _N_PARTS, 1, moments)
 
 
+@torch.no_grad()
+def _moments(merged: Unnormalized, nodes: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
+    # Mean and standard deviation, (B, 1) each, in the user's units: those of the proposal are known, and what
+    # the corrections change is small, and so is the error of the rule for it.
+    q = merged.proposal
+    mean, distance = q.mean[:, 0], nodes - q.mean[:, 0]
+    moved = moved * _rule(nodes)
+    shift = (moved * distance).sum(dim=0)
+    variance = q.variance[:, 0] + (moved * distance.square()).sum(dim=0) - shift.square()
+    stddev = variance.clamp_min(0).sqrt()[:, None]
+    return merged.to_units((mean + shift)[:, None]), merged.y_units.scale * stddev
+
+
+def in_single_precision(
+    q: NodePositions, g: Callable[[Tensor, Tensor], Tensor], nodes: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What ``CorrectedMembers.at`` returns, rows in blocks: errors are those of the seventh digit.
+
+    They are elementwise, so that a row's do not depend on the other rows.
+
+    Args:
+        q: The proposals, R rows.
+        g: Turns levels, (N, R, 1), and log densities, (N, R), into g.
+        nodes: Shape (N, R).
+    """
+    log_q, u = q.log_prob_and_levels(nodes)
+    values = g(u[..., None], log_q)
+    if not torch.isfinite(values).all():
+        raise UndefinedError(
+            "the log density is NaN or infinite for some targets: the weights of the networks are not finite; "
+            "train again with a lower learning rate"
+        )
+    return log_q, values
+
+
+@torch.no_grad()
 def _nodes(merged: Unnormalized, n: int) -> Tensor:
-    # (n + 2, B). A quarter at quantiles, so that every member has some where its mass is; the others where a
-    # sketch of q asks for them.
-    sketch = first_nodes(merged, n // 2)
-    quantiles = quantile_nodes(merged, n // 4)
-    others = more_nodes(sketch, _log_proposal(merged, sketch[..., None]), n - n // 4, is_bounded(merged))
-    return torch.cat([sketch[:1], quantiles, others, sketch[-1:]]).sort(dim=0).values
+    # (n + 2, B), where a sketch of q asks for them.
+    sketch = first_nodes(merged, 3 * n // 8, n // 8)
+    others = more_nodes(sketch, _log_proposal(merged, sketch), n, is_bounded(merged))
+    return torch.cat([sketch[:1].minimum(others[:1]), others, sketch[-1:].maximum(others[-1:])])
 
 
-@torch.no_grad()
-def _log_proposal(target: Unnormalized, y: Tensor) -> Tensor:
-    # At targets (M, B, 1), (M, B).
-    log_q: Tensor = target.proposal.log_prob(y.to(target.h.dtype)).double()
-    return log_q
+def _log_proposal(merged: Unnormalized, nodes: Tensor) -> Tensor:
+    # (N, B), a few rows at a time.
+    q = merged.proposal
+    positions, tiles = NodePositions(q, q.mean[:, 0]), _tiles(len(q), 8 * _TILE // q.means.shape[1])
+    log_q = torch.cat([positions[rows].log_prob(nodes[:, rows]) for rows in tiles], dim=1)
+    return log_q[:, : len(q)].double()
 
 
-def _log_weights(nodes: Tensor, log_q: Tensor) -> Tensor:
-    # Log of twice the weight of each node, (N, B), in the integral of q by trapezoids.
-    width = nodes.diff(dim=0)
+def _tiles(n_rows: int, size: int) -> Tensor:
+    # Numbers of rows, (n, size). All tiles have one size, filled up by the last row: the order of a sum, and
+    # with it the last bits of a row, would otherwise depend on how many others there are.
+    size = max(1, size)
+    return torch.arange(size * max(1, -(-n_rows // size))).clamp(max=max(0, n_rows - 1)).view(-1, size)
+
+
+def _trapezoids(nodes: Tensor) -> Tensor:
+    # Weights of nodes (N, b) in an integral.
+    width = 0.5 * nodes.diff(dim=0)
     none = torch.zeros_like(width[:1])
-    return (torch.cat([none, width]) + torch.cat([width, none])).log() + log_q
+    return torch.cat([none, width]) + torch.cat([width, none])
 
 
-def _log_normalizers(nodes: Tensor, f: Tensor, log_q: Tensor) -> Tensor:
-    # (N, E * B) each -> (E * B,): the mean of exp g, with the trapezoid rule for q as its weights. The
-    # integral of q is 1, and dividing by what the rule gives for it cancels most of the error. q is constant
-    # here: it is in f too, and only there do its gradients count.
-    log_weights = _log_weights(nodes, log_q)
-    g = torch.where(log_q.isinf(), 0.0, f - log_q)  # far out both densities may be 0
-    return torch.logsumexp(log_weights + g, dim=0) - torch.logsumexp(log_weights, dim=0)
+def _rule(nodes: Tensor) -> Tensor:
+    # Weights of nodes (N, b), whose distances change smoothly, in an integral: the error of trapezoids is four
+    # times as large for every other node, so that it cancels in this.
+    weights = 4 / 3 * _trapezoids(nodes)
+    weights[::2] -= _trapezoids(nodes[::2]) / 3
+    return weights
 
 
-@torch.no_grad()
-def _is_unsuited(nodes: Tensor, f: Tensor, log_q: Tensor, log_z: Tensor, tolerance: float) -> Tensor:
-    # Whether the nodes miss mass of q, or half of them give another normaliser, (E * B,). The error of the
-    # rule falls with the square of the number of nodes, so that of all is a third of the difference.
-    log_integral = torch.logsumexp(_log_weights(nodes, log_q), dim=0) - math.log(2)
-    half = _log_normalizers(nodes[::2], f[::2], log_q[::2])
-    fits = (log_integral.abs() < _MOST_MISSED) & ((log_z - half).abs() < 3 * tolerance)
-    return ~fits  # NaN included
+def _mean(values: Tensor, mass: Tensor) -> Tensor:
+    # The integral of q is 1, and dividing by what the rule gives for it cancels most of the error. q is
+    # constant here: only in the values do its gradients count.
+    return (mass * values).sum(dim=0) / mass.sum(dim=0)

@@ -23,31 +23,52 @@ class NodeDensity(LogLinear):
     Args:
         nodes: In the user's units, ascending along the last axis, shape (B, N). Rows are padded by nodes that
             coincide.
-        log_density: Normalised, at the nodes, shape (B, N).
+        log_f: Unnormalised log density at the nodes, shape (B, N).
         bounded: Whether the density ends at the first node, and at the last.
-        log_partition: Log of the normaliser Z(x), shape (B,).
         log_partition_error: What leaving out every other node changes: with 64 nodes or more, an upper bound
             of the error on smooth densities. Shape (B,).
         proposal: In the user's units.
         n_diagnostic_draws: Draws of the proposal that its diagnostics use.
+        n_parts: Cubics cut every segment between the nodes given into so many.
+        moments: Mean and standard deviation, shape (B, 1) each, where they are known without the nodes.
     """
 
     def __init__(
         self,
         nodes: Tensor,
-        log_density: Tensor,
+        log_f: Tensor,
         bounded: tuple[bool, bool],
-        log_partition: Tensor,
         log_partition_error: Tensor,
         proposal: Any,
         n_diagnostic_draws: int = 512,
+        n_parts: int = 1,
+        moments: tuple[Tensor, Tensor] | None = None,
     ):
-        super().__init__(nodes, log_density, bounded)
-        self.log_density = log_density
-        self.log_partition = log_partition
+        super().__init__(nodes, log_f, bounded, n_parts)
+        self._known_moments = moments
         self.log_partition_error = log_partition_error
         self.proposal = proposal
         self.n_diagnostic_draws = n_diagnostic_draws
+
+    @property
+    def log_partition(self) -> Tensor:
+        """Log of the normaliser Z(x), shape (B,)."""
+        return self.log_integral
+
+    @property
+    def mean(self) -> Tensor:
+        """Shape (B, 1)."""
+        return super().mean if self._known_moments is None else self._known_moments[0]
+
+    @property
+    def stddev(self) -> Tensor:
+        """Shape (B, 1)."""
+        return super().stddev if self._known_moments is None else self._known_moments[1]
+
+    @property
+    def variance(self) -> Tensor:
+        """Shape (B, 1)."""
+        return super().variance if self._known_moments is None else self._known_moments[1].square()
 
     @property
     def effective_sample_size(self) -> Tensor:
@@ -67,34 +88,38 @@ class NodeDensity(LogLinear):
     def __getitem__(self, rows: Any) -> "NodeDensity":
         """Some of the rows: a number, a slice, row numbers or a mask."""
         rows = row_index(rows)
+        known = self._known_moments
         return NodeDensity(
-            self.nodes[rows],
-            self.log_density[rows],
+            self._knots[rows],
+            self._values[rows],
             self.bounded,
-            self.log_partition[rows],
             self.log_partition_error[rows],
             self.proposal[rows],
             self.n_diagnostic_draws,
+            self._n_parts,
+            None if known is None else (known[0][rows], known[1][rows]),
         )
 
     def joined(self, others: Sequence["NodeDensity"]) -> "NodeDensity":
         """These rows and, below them, those of others."""
         parts = [self, *others]
-        N = max(part.nodes.shape[1] for part in parts)
+        N = max(part._knots.shape[1] for part in parts)
+        known = [part._known_moments for part in parts]
         return NodeDensity(
-            torch.cat([pad(part.nodes, N) for part in parts]),
-            torch.cat([pad(part.log_density, N) for part in parts]),
+            torch.cat([pad(part._knots, N) for part in parts]),
+            torch.cat([pad(part._values, N) for part in parts]),
             self.bounded,
-            torch.cat([part.log_partition for part in parts]),
             torch.cat([part.log_partition_error for part in parts]),
             self.proposal.joined([other.proposal for other in others]),
             self.n_diagnostic_draws,
+            self._n_parts,
+            None if None in known else tuple(map(torch.cat, zip(*known, strict=True))),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The data alone: what was derived from it is computed again.
-        data = (self.nodes, self.log_density, self.bounded, self.log_partition, self.log_partition_error)
-        return NodeDensity, (*data, self.proposal, self.n_diagnostic_draws)
+        data = (self._knots, self._values, self.bounded, self.log_partition_error, self.proposal)
+        return NodeDensity, (*data, self.n_diagnostic_draws, self._n_parts, self._known_moments)
 
     @property
     def _ratios(self) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """Quadrature: the density of one target at nodes, as many as each row needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,11 +8,13 @@ from torch import Tensor
 
 from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.distributions.log_linear import LogLinear
+from ebreg.distributions.log_linear import LogLinear, log_integral
 from ebreg.predictive.accuracy import Accuracy
-from ebreg.predictive.node_density import NodeDensity
+from ebreg.predictive.node_density import NodeDensity, pad
 from ebreg.predictive.unnormalized import Unnormalized
 
+# Parts into which cubics cut a segment between nodes.
+_N_PARTS = 4
 # The first nodes in a tail, in widths of the tail: the energy is a parabola there.
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
 # The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
@@ -38,50 +41,90 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     return refine(_resolve(target, accuracy.n_nodes), target, accuracy)
 
 
-def refine(curve: "Curve", target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
-    """The density of a curve, in the user's units; rows that are not accurate enough get more nodes."""
-    done: list[NodeDensity] = []
-    order: list[Tensor] = []
+def refine(
+    curve: "Curve",
+    target: Unnormalized,
+    accuracy: Accuracy,
+    n_parts: int = _N_PARTS,
+    n_parts_again: int = _N_PARTS,
+    moments: tuple[Tensor, Tensor] | None = None,
+) -> NodeDensity:
+    """The density of a curve, in the user's units; rows that are not accurate enough get more nodes.
+
+    Args:
+        curve: Of all rows.
+        target: The rows.
+        accuracy: Nodes and tolerance.
+        n_parts: Parts into which cubics cut a segment between nodes.
+        n_parts_again: The same in rows that get more nodes.
+        moments: Mean and standard deviation in the user's units, shape (B, 1) each, where they are known
+            without the curve; where log Z is less accurate than a fifth of the tolerance, those of the curve
+            are better, and are used.
+    """
     rows = torch.arange(len(target), device=target.h.device)
+    whole, done, order, is_rough = target, [], [], ~(curve.error <= 0.2 * accuracy.tolerance)
     for n_nodes in accuracy.node_counts[1:]:
         accurate = curve.error <= accuracy.tolerance
         if accurate.all():
             break
-        done.append(_in_units(curve[accurate], target[accurate], accuracy))
+        done.append(curve[accurate].interpolated(n_parts_again if done else n_parts))
         order.append(rows[accurate])
         target, rows = target[~accurate], rows[~accurate]
         curve = _resolve(target, n_nodes, _component_tails(target))
-    last = _in_units(curve, target, accuracy)
-    if not done:
-        return last
-    return done[0].joined([*done[1:], last])[torch.cat([*order, rows]).argsort()]
+    if done:
+        curve = done[0].joined([*done[1:], curve.interpolated(n_parts_again)])
+        curve, n_parts = curve[torch.cat([*order, rows]).argsort()], 1
+    if moments is not None and is_rough.any():
+        p = _in_units(curve[is_rough], whole[is_rough], accuracy, n_parts)
+        moments = moments[0].index_put((is_rough,), p.mean), moments[1].index_put((is_rough,), p.stddev)
+    return _in_units(curve, whole, accuracy, n_parts, moments)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Nodes and values, (B, N), in standard units; log Z and its error, (B,)."""
+    """Nodes and values, (B, N), in standard units; the error of log Z, (B,)."""
 
     nodes: Tensor
     log_f: Tensor
-    log_z: Tensor
     error: Tensor
 
     @classmethod
     def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Curve":
-        """The curve through nodes and values, (N, B) each, with cubics between them."""
-        fine_nodes, fine_log_f = interpolated(nodes, log_f)
-        log_z = LogLinear(fine_nodes.T, fine_log_f.T, bounded).log_integral
-        error = (log_z.detach() - _coarse_log_z(nodes, log_f, bounded)).abs()
-        return cls(fine_nodes.T, fine_log_f.T, log_z, error)
+        """The curve through nodes and values, (N, B) each; its error is that of cubics between them."""
+        every_other = torch.arange(len(nodes), device=nodes.device) % 2 == 0
+        every_other[-1] = True
+        with torch.no_grad():
+            fine, coarse = (
+                log_integral(*(part.T for part in interpolated(nodes[some], log_f[some], _N_PARTS)), bounded)
+                for some in (slice(None), every_other)
+            )
+        return cls(nodes.T, log_f.T, (fine - coarse).abs())
 
     def __getitem__(self, rows: Tensor) -> "Curve":
-        return Curve(self.nodes[rows], self.log_f[rows], self.log_z[rows], self.error[rows])
+        return Curve(self.nodes[rows], self.log_f[rows], self.error[rows])
+
+    def interpolated(self, n_parts: int) -> "Curve":
+        """With more nodes: cubics cut every segment into parts."""
+        if n_parts == 1:
+            return self
+        nodes, log_f = interpolated(self.nodes.T, self.log_f.T, n_parts)
+        return Curve(nodes.T, log_f.T, self.error)
+
+    def joined(self, others: Sequence["Curve"]) -> "Curve":
+        """These rows and, below them, those of others."""
+        parts = [self, *others]
+        N = max(part.nodes.shape[1] for part in parts)
+        return Curve(
+            torch.cat([pad(part.nodes, N) for part in parts]),
+            torch.cat([pad(part.log_f, N) for part in parts]),
+            torch.cat([part.error for part in parts]),
+        )
 
 
 def _resolve(target: Unnormalized, n_nodes: int, further: Tensor | None = None) -> Curve:
     # With further nodes, (n, B), among the first.
     bounded = is_bounded(target)
-    nodes = first_nodes(target, n_nodes // 4)  # (N, B)
+    nodes = first_nodes(target, n_nodes // 4, n_nodes // 4)  # (N, B)
     if further is not None:
         nodes = torch.cat([nodes, further]).sort(dim=0).values
     log_f = target.energy(nodes[..., None])
@@ -100,15 +143,6 @@ def more_nodes(nodes: Tensor, log_f: Tensor, n: int, bounded: tuple[bool, bool])
     return sketch.at_levels(levels[:, None].expand(-1, nodes.shape[1]))
 
 
-@torch.no_grad()
-def _coarse_log_z(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
-    # From every other node, (B,).
-    half = torch.arange(len(nodes), device=nodes.device) % 2 == 0
-    half[-1] = True
-    coarse_nodes, coarse_log_f = interpolated(nodes[half], log_f[half])
-    return LogLinear(coarse_nodes.T, coarse_log_f.T, bounded).log_integral
-
-
 def is_bounded(target: Unnormalized) -> tuple[bool, bool]:
     """Whether the target has a lower bound, and an upper one."""
     if target.tail is None:
@@ -118,7 +152,7 @@ def is_bounded(target: Unnormalized) -> tuple[bool, bool]:
 
 
 @torch.no_grad()
-def quantile_nodes(target: Unnormalized, n: int) -> Tensor:
+def _quantile_nodes(target: Unnormalized, n: int) -> Tensor:
     """Nodes that hold equal shares of the proposal's mass, (n, B)."""
     # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
     levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
@@ -127,9 +161,9 @@ def quantile_nodes(target: Unnormalized, n: int) -> Tensor:
 
 
 @torch.no_grad()
-def first_nodes(target: Unnormalized, n: int) -> Tensor:
-    """N quantiles of the proposal, n nodes over the box of the tail, and some beyond it, (N, B)."""
-    quantiles = quantile_nodes(target, n)
+def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
+    """Quantiles of the proposal, nodes evenly over the box of the tail, and some beyond it, (N, B)."""
+    quantiles = _quantile_nodes(target, n_quantiles)
     tail = target.tail
     if tail is None:
         low, high = quantiles[0], quantiles[-1]
@@ -137,7 +171,7 @@ def first_nodes(target: Unnormalized, n: int) -> Tensor:
     else:
         B = len(target)
         low, high, width = tail.low.expand(B), tail.high.expand(B), tail.width.expand(B)
-    t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)[:, None]
+    t = torch.linspace(0, 1, n_even, dtype=torch.float64, device=low.device)[:, None]
     even = low + t * (high - low)
     even[-1] = high  # rounding must not move the end itself
     out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
@@ -164,8 +198,13 @@ def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 
 
-def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
-    log_partition = curve.log_z + target.log_scale
+def _in_units(
+    curve: Curve,
+    target: Unnormalized,
+    accuracy: Accuracy,
+    n_parts: int,
+    moments: tuple[Tensor, Tensor] | None = None,
+) -> NodeDensity:
     nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], is_bounded(target)
     # The bounds as they were given: to standard units and back they may move by a rounding error.
     if bounded[0]:
@@ -174,10 +213,12 @@ def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDen
         nodes[:, -1] = target.bounds.high
     return NodeDensity(
         nodes=nodes,
-        log_density=curve.log_f - log_partition[:, None],
+        log_f=curve.log_f,
         bounded=bounded,
-        log_partition=log_partition,
         log_partition_error=curve.error,
         proposal=target.proposal_in_units,
         n_diagnostic_draws=accuracy.n_diagnostic_draws,
+        n_parts=n_parts,
+        moments=moments,
     )
+

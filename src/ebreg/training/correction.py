@@ -18,7 +18,7 @@ from ebreg.training.sharpness import log_likelihoods, sharpness
 
 # Its epochs, as a share of those before it, and its steps at least.
 _EPOCHS = 0.2
-FEWEST_STEPS = 500
+_FEWEST_STEPS = 500
 
 
 def fit_correction(
@@ -27,7 +27,7 @@ def fit_correction(
     validation: Any,
     config: TrainingConfig,
     before: Training,
-    fewest_steps: int = FEWEST_STEPS,
+    fewest_steps: int = _FEWEST_STEPS,
     **settings: Any,
 ) -> Training:
     """Train g of a model whose q is trained; q and the backbone stay as they are.
@@ -69,6 +69,7 @@ def fit_correction(
         before,
         history=before.history + training.history,
         interrupted=training.interrupted,
+        out_of_time=before.out_of_time or training.out_of_time,
         seconds=before.seconds + training.seconds,
     )
 

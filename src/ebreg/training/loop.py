@@ -19,6 +19,7 @@ from ebreg.saving import checkpoints
 from ebreg.training.batch_norm import check_batch_norm, shared_statistics
 from ebreg.training.batches import Data, as_data, augmentation_of, describe, split_batches, weights_of
 from ebreg.training.config import TrainingConfig
+from ebreg.training.deadline import Deadline
 from ebreg.training.interrupts import stop_on_interrupt
 from ebreg.training.member_rows import HeldOut, MemberRows
 from ebreg.training.processes import Processes, connect
@@ -38,6 +39,7 @@ class Training:
         best_epoch: The epoch whose weights were kept, counted from 0; None without validation; a list with
             the epoch of each member where they have rows of their own.
         interrupted: Whether Ctrl-C stopped it early.
+        out_of_time: Whether its deadline did, in the last epoch.
         seconds: Time spent, including that before a checkpoint was resumed.
         row_nlls: NLL of each validation row with the weights that were kept, shape (n,), of each member with
             rows of its own, or of all together; empty without validation.
@@ -48,6 +50,7 @@ class Training:
     interrupted: bool
     seconds: float
     row_nlls: tuple[Tensor, ...] = ()
+    out_of_time: bool = False
 
 
 def fit(
@@ -60,6 +63,7 @@ def fit(
     progress: bool | str = True,
     after_epoch: Callable[[int], None] | None = None,
     identity: Mapping[str, Any] | None = None,
+    deadline: Deadline | None = None,
 ) -> Training:
     """Train a method on data, in place.
 
@@ -81,6 +85,8 @@ def fit(
         after_epoch: Called after each epoch with the number of epochs finished.
         identity: JSON values that must be equal for a checkpoint to be resumed, in addition to the data, the
             method and the settings.
+        deadline: When the training ends at the latest, after the step under way; the last epoch may then be a
+            part of one. The learning rate follows the time where that is ahead of the epochs.
     """
     if not isinstance(method, Method):
         raise TypeError(f"fit takes a method, such as methods.JointNCE(model); got {type(method).__name__}")
@@ -102,7 +108,7 @@ def fit(
         seeded(config.seed, device),
         shared_statistics(method, processes.count),
     ):
-        run = _Run(method, data, validation, config, processes, identity or {})
+        run = _Run(method, data, validation, config, processes, identity or {}, deadline)
         try:
             if path is not None:
                 checkpoints.prepare(path)
@@ -126,8 +132,10 @@ class _Run:
         config: TrainingConfig,
         processes: Processes,
         identity: Mapping[str, Any],
+        deadline: Deadline | None,
     ):
-        self.method, self.data = method, data
+        self.method, self.data, self.deadline = method, data, deadline
+        self.out_of_time = False
         self.validation = None if isinstance(validation, HeldOut) else validation
         self.config, self.processes, self.identity = config, processes, identity
         self.state = State(method, config)
@@ -163,7 +171,9 @@ class _Run:
             self.state.take_candidate()
         rows = (selection.best_rows for selection in self.state.selections)
         row_nlls = tuple(each for each in rows if each is not None)
-        return Training(progress.history, self._best_epoch, interrupted, progress.seconds, row_nlls)
+        return Training(
+            progress.history, self._best_epoch, interrupted, progress.seconds, row_nlls, self.out_of_time
+        )
 
     @property
     def _best_epoch(self) -> int | list[int] | None:
@@ -192,7 +202,7 @@ class _Run:
 
     def _is_finished(self) -> bool:
         n_epochs = self.progress.epoch
-        return n_epochs >= self.config.epochs or all(
+        return self.out_of_time or n_epochs >= self.config.epochs or all(
             self.state.is_finished(block, n_epochs) for block in self.state.blocks.tolist()
         )
 
@@ -209,6 +219,18 @@ class _Run:
             stop.set()
         return stop.is_set()
 
+    def _is_out_of_time(self) -> bool:
+        # In all processes after the same step.
+        if self.deadline is not None and self.processes.total(self.deadline.has_passed)[0]:
+            self.out_of_time = True
+        return self.out_of_time
+
+    @property
+    def _share_done(self) -> float:
+        # Of the training, for the learning rate.
+        steps = self.n_steps / (self.config.epochs * self.n_batches)
+        return steps if self.deadline is None else max(steps, self.deadline.share)
+
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
         config, progress = self.config, self.progress
         stage = self.stages.at(progress.epoch)
@@ -216,22 +238,26 @@ class _Run:
         seed = (config.seed * 1_000_003 + progress.epoch) % 2**63
         order = self.rows.order(seed, self.state.blocks)
         for index in split_batches(order, config.batch_size)[progress.batch :]:
-            self.step(index, stage, self.n_steps / (config.epochs * self.n_batches))
+            self.step(index, stage, self._share_done)
             progress.batch += 1
             bar.update()
             if path is not None and config.checkpoint_every and self.n_steps % config.checkpoint_every == 0:
                 self._save(path)
             if self._is_interrupted(stop) and progress.batch < self.n_batches:
                 return
+            if self._is_out_of_time():
+                break
         self._finish_epoch(bar)
 
     def _finish_epoch(self, bar: Any) -> None:
         progress, stage = self.progress, self.stages.at(self.progress.epoch)
         sums = self.processes.total(*progress.sums.values())
         n_rows = self.rows.train.shape[1]
+        n_rows = n_rows if progress.batch == self.n_batches else progress.batch * self.config.batch_size
         entry = {name: total / n_rows for name, total in zip(progress.sums, sums, strict=True)}
         n_epochs = progress.epoch + 1
-        due = n_epochs % self.config.validation_every == 0 or n_epochs == self.config.epochs
+        is_last = n_epochs == self.config.epochs or self.out_of_time
+        due = n_epochs % self.config.validation_every == 0 or is_last
         if self.rows.validation is not None and due:
             entry |= self._validate(stage, self.rows.validation)
         progress.history.append(entry)

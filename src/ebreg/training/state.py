@@ -15,6 +15,7 @@ from ebreg.methods import Method
 from ebreg.networks import MemberLinear, keep_members
 from ebreg.saving import checkpoints, files
 from ebreg.saving.schema import anything, each, fields, mapping, none_or, number, real, whole
+from ebreg.training.adamw import AdamW
 from ebreg.training.averaging import Average
 from ebreg.training.config import TrainingConfig
 from ebreg.training.early_stopping import Selection
@@ -74,12 +75,7 @@ class State:
         # A new optimiser and a new average.
         config = self._config
         self.parameters = [p for p in self.method.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-            fused=True,  # one pass over all parameters; for small networks most of a step is overhead
-        )
+        self.optimizer = AdamW(self.parameters, config.weight_decay)
         self.average = None if config.averaging is None else Average(self.method, config.averaging)
 
     @property
@@ -128,7 +124,7 @@ class State:
         return self.selections[block].should_stop(n_epochs, config.patience, config.patience_growth)
 
     def _keep_blocks(self, index: Tensor) -> None:
-        slots = [self.optimizer.state.get(p, {}) for p in self.parameters]
+        slots = self.optimizer.slots
         average = self.average
         if self.method is self.whole:
             # The networks of all members get the best weights at the end; what is trained on is a copy.
@@ -137,10 +133,10 @@ class State:
         keep_members(self.method, index)
         self.blocks = self.blocks[index]
         self._start()
-        for parameter, slot in zip(self.parameters, slots, strict=True):
-            self.optimizer.state[parameter] = {
-                name: value[index].clone() if value.dim() else value for name, value in slot.items()
-            }
+        self.optimizer.slots = [
+            {name: value[index].clone() if value.dim() else value for name, value in slot.items()}
+            for slot in slots
+        ]
         if average is not None and self.average is not None:
             keep_members(average.module, index)
             self.average.module.load_state_dict(average.module.state_dict())
@@ -172,9 +168,8 @@ class State:
                 tensors[f"validation.rows.{block}"] = selection.best_rows
         if self.average is not None:
             tensors |= _over("average", self.average.module.state_dict())
-        optimizer = self.optimizer.state_dict()["state"]
-        for i, slots in optimizer.items():
-            tensors |= _over(f"optimizer.{i}", slots)
+        for i, slot in enumerate(self.optimizer.slots):
+            tensors |= _over(f"optimizer.{i}", slot)
         tensors["random.noise"] = self.noise.get_state()
         tensors["random.global"] = torch.get_rng_state()
         if self._device.type == "cuda":
@@ -187,7 +182,7 @@ class State:
                 for selection in self.selections
             ],
             "blocks": self.blocks.tolist(),
-            "learned": sorted(optimizer),
+            "learned": [i for i, slot in enumerate(self.optimizer.slots) if slot],
         }
         try:
             checkpoints.write(path, tensors, facts)
@@ -224,7 +219,7 @@ class State:
             checkpoints.check_fits(self.average.module, average, path)
         try:
             progress = _checked(Progress(**facts["progress"]))
-            optimizer = self._optimizer_state(_under("optimizer.", tensors), facts["learned"])
+            slots = self._slots(_under("optimizer.", tensors), facts["learned"])
             noise, everywhere = tensors["random.noise"], tensors["random.global"]
             for state in (noise, everywhere):  # tried out on a generator that nothing else uses
                 torch.Generator().set_state(state)
@@ -240,7 +235,7 @@ class State:
         if self.average is not None:
             self.average.module.load_state_dict(average)
             self.average.n_steps = progress.epoch * n_batches + progress.batch
-        self.optimizer.load_state_dict(optimizer)
+        self.optimizer.slots = slots
         self.best, self.selections, self.progress = _under("best.", tensors), selections, progress
         self.noise.set_state(noise)
         torch.set_rng_state(everywhere)
@@ -275,18 +270,23 @@ class State:
         """Name of a block's validation NLL in the history."""
         return "validation_nll" if len(self.selections) == 1 else f"validation_nll_{block}"
 
-    def _optimizer_state(self, tensors: dict[str, Tensor], learned: list[int]) -> dict[str, Any]:
-        slots: dict[int, dict[str, Tensor]] = {}
+    def _slots(self, tensors: dict[str, Tensor], learned: list[int]) -> list[dict[str, Tensor]]:
+        slots: list[dict[str, Tensor]] = [{} for _ in self.parameters]
         for name, value in tensors.items():
             index, slot = name.split(".", 1)
-            slots.setdefault(int(index), {})[slot] = value
+            slots[int(index)][slot] = value
         # A parameter that has not learned yet, frozen or not in use, has none.
-        if sorted(slots) != learned:
-            raise KeyError(f"the optimiser knows {len(slots)} parameters, and {len(learned)} had learned")
-        for i, known in slots.items():
+        known = [i for i, slot in enumerate(slots) if slot]
+        if known != learned:
+            raise KeyError(f"the optimiser knows {len(known)} parameters, and {len(learned)} had learned")
+        for i in known:
             for name in ("exp_avg", "exp_avg_sq"):
-                checks.shape(f"optimizer {name}", known[name], tuple(self.parameters[i].shape))
-        return {"state": slots, "param_groups": self.optimizer.state_dict()["param_groups"]}
+                checks.shape(f"optimizer {name}", slots[i][name], tuple(self.parameters[i].shape))
+            checks.shape("optimizer step", slots[i]["step"], ())
+        return [
+            {name: value.to(parameter.device) for name, value in slot.items()}
+            for slot, parameter in zip(slots, self.parameters, strict=True)
+        ]
 
 
 # What a checkpoint holds beside its tensors. A loss may be infinite.

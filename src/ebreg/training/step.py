@@ -41,7 +41,6 @@ class Step:
             stage: The current stage of the training.
             t: Share of the training done so far, in [0, 1], for the learning-rate schedule.
         """
-        self._set_learning_rate(t)
         model, (G, B) = self._state.method.model, index.shape
         E = model.n_members
         # Every process makes the random numbers of the whole batch and takes those of its own rows, so the
@@ -65,17 +64,12 @@ class Step:
             y, weights = y.repeat(E, 1), None if weights is None else weights.repeat(E)
         losses = self._losses(stage, x, y, points.to(self._device), weights)
         totals = torch.stack([values.sum() for values in losses.values()])
-        self._update(scale * totals.sum(), x, y)
+        self._update(scale * totals.sum(), t, x, y)
         # Added on the device: reading a number would wait for it.
         shares = totals.detach().double() * (scale * B / (E * self._processes.count))
         sums = self._state.progress.sums
         for name, share in zip(losses, shares, strict=True):
             sums[name] = sums.get(name, 0.0) + share
-
-    def _set_learning_rate(self, t: float) -> None:
-        lr = self._config.learning_rate * SCHEDULES[self._config.schedule](t)
-        for group in self._state.optimizer.param_groups:
-            group["lr"] = lr
 
     def _augmentation_points(self, B: int) -> Tensor:
         n_points = 0 if self._augmentation is None else self._augmentation.n_points
@@ -92,13 +86,13 @@ class Step:
         weights = weights.to(self._device)
         return {name: weights.to(values.dtype) * values for name, values in losses.items()}
 
-    def _update(self, loss: Tensor, x: Tensor, y: Tensor) -> None:
+    def _update(self, loss: Tensor, t: float, x: Tensor, y: Tensor) -> None:
         state = self._state
-        state.optimizer.zero_grad(set_to_none=True)
+        state.optimizer.zero_grad()
         loss.backward()
         norm = self._clip(self._config.clip_norm or math.inf)
         self._check_finite(norm, loss, x, y)
-        state.optimizer.step()
+        state.optimizer.step(self._config.learning_rate * SCHEDULES[self._config.schedule](t))
         if state.average is not None:
             state.average.update()
 
@@ -108,7 +102,8 @@ class Step:
         if len(state.blocks) == 1:
             return torch.nn.utils.clip_grad_norm_(state.parameters, max_norm)
         gradients = [p.grad for p in state.parameters if p.grad is not None]
-        norms = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1).norm(dim=1)
+        norm = torch.linalg.vector_norm
+        norms = norm(torch.stack([norm(gradient.flatten(1), dim=1) for gradient in gradients]), dim=0)
         factors = (max_norm / norms.clamp_min(1e-6)).clamp_max(1.0)
         if (factors < 1).any():
             for gradient in gradients:
