@@ -42,7 +42,7 @@ def energy_model(D: int = 1, K: int = 3, y_units: Standardizer | None = None) ->
 def residual_model(D: int = 1, K: int = 3) -> ResidualModel:
     correction = residual_energy(H, D, width=7)
     # It is 0 before training, and only its last layer has a gradient then.
-    nn.init.normal_(correction.head.output_layer.weight)
+    nn.init.normal_(correction.coefficients.weight)
     return ResidualModel(backbone(), correction, MixtureHead(H, D, K, activation="tanh")).double()
 
 

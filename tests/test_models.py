@@ -374,7 +374,7 @@ def test_a_residual_model_of_a_table_starts_from_its_proposal():
 
 def test_a_correction_is_finite_at_any_target():
     model, (x, _) = for_table(ResidualModel, 2), data(2)
-    torch.nn.init.normal_(model.energy.head.output_layer.weight)
+    torch.nn.init.normal_(model.energy.coefficients.weight)
     h = model.features(x[:1])
     for end in (torch.inf, -torch.inf, 1e30, 1e200):
         y = torch.tensor([[[end, 0.0]]])

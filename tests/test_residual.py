@@ -183,7 +183,7 @@ def test_loss_of_g_is_nce_with_the_proposal_as_noise(D, draws):
 
 def test_an_offset_of_g_costs_its_square_and_changes_nothing_else():
     method = ResidualNCE(build(size=0.1, limit=1e6), n_draws=5)
-    bias = method.model.energy.head.output_layer.bias
+    bias = method.model.energy.coefficients.bias[..., 0]  # of the constant function
     losses = []
     for _ in range(3):  # g grows by 4 each time
         losses.append(values(method))
@@ -203,7 +203,7 @@ def test_training_keeps_g_away_from_its_lower_bound():
         torch.random.manual_seed(0)
         model = ResidualModel.for_table(x, y)
         with torch.no_grad():
-            model.energy.head.output_layer.bias -= 6.0
+            model.energy.coefficients.bias[..., 0] -= 6.0
     config = TrainingConfig(epochs=20, batch_size=50, learning_rate=1e-2, averaging=None)
     fit(ResidualNCE(model), (x, y), config=config, progress=False)
     with torch.no_grad():
@@ -250,12 +250,12 @@ def test_which_loss_trains_what(proposal_loss):
 def test_gradient_of_g_is_right():
     method = ResidualNCE(build(), n_draws=4)
     points = method.points(B, rng(2))
-    layer = method.model.energy.head.from_target
+    layer = method.model.energy.coefficients
     weight = layer.weight.detach().clone()
 
     def loss(value: Tensor) -> Tensor:
         found = torch.func.functional_call(
-            method, {"model.energy.head.from_target.weight": value}, (*data(1, B), points)
+            method, {"model.energy.coefficients.weight": value}, (*data(1, B), points)
         )
         return found["nce"].sum()
 

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,17 +14,17 @@ from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
-from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.curve_nodes import curve_nodes
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.distributions.mixture_log_prob import MixtureLogDensity
+from ebreg.distributions.node_positions import NodePositions
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Modes, Region
 
+# Rows whose curves are computed at once, and parts into which cubics cut a segment between their nodes.
+_ROWS_OF_CURVES, _N_PARTS = 32, 4
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
-# The logistic distribution with this factor differs from the normal one by less than 0.01.
-LOGISTIC = 1.702
 # Levels closer to 0 and 1 are left to the search in double precision.
 _ROUGH = 1e-5
 # Relative error of the level of a quantile.
@@ -180,7 +180,7 @@ class GaussianMixture(Distribution):
         Of logistic distributions in place of the Gaussians, at a third of the cost, and without bounds.
         """
         self._check_value(value)
-        slopes = LOGISTIC / self.scales
+        slopes = normal.LOGISTIC / self.scales
         shares = torch.sigmoid((value[..., None, :] - self.means) * slopes)
         return (self.logits.exp()[..., None] * shares).sum(dim=-2)
 
@@ -204,7 +204,7 @@ class GaussianMixture(Distribution):
     def modes(self) -> Modes:
         """Local maxima with the mass of their hills; not differentiated."""
         if self.n_targets == 1:
-            return self._curve.modes()
+            return Modes(tuple(row for curve in self._rough_curves for row in curve.modes()))
         return self._climb(self.from_uniform(sampling.sobol(128, self.n_targets)))
 
     @torch.no_grad()
@@ -212,7 +212,9 @@ class GaussianMixture(Distribution):
         """The smallest region that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         if self.n_targets == 1:
-            return self._curve.highest_density_region(mass)
+            regions = [curve.highest_density_region(mass) for curve in self._rough_curves]
+            intervals = tuple(row for region in regions for row in region.intervals or ())
+            return Region(mass, torch.cat([r.log_threshold for r in regions]), self.log_prob, intervals)
         log_prob = self.log_prob(self.from_uniform(sampling.sobol(4096, self.n_targets)))
         return Region(mass, log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))], self.log_prob)
 
@@ -367,15 +369,46 @@ class GaussianMixture(Distribution):
         means, deviations = self._component_moments()
         return weights, means - (weights * means).sum(dim=1, keepdim=True), deviations
 
+    def at_nodes(self, centre: Tensor | None = None, unit: Tensor | None = None) -> NodePositions:
+        """What is known of it at many values of its single target, in single precision.
+
+        Args:
+            centre: A value near the mass of each row, shape (B,); None: the mean.
+            unit: A distance for each row, shape (B,), in which the density is measured; None: 1.
+        """
+        centre = self.mean[:, 0] if centre is None else centre
+        unit = torch.ones_like(centre) if unit is None else unit
+        means, scales = self.means[..., 0], self.scales[..., 0]
+        return NodePositions(self.logits, self._log_weights, means, scales, centre, unit)
+
     @property
     def _curve(self) -> LogLinear:
-        # For questions about the shape of the density of a single target, which have no closed form. Not
-        # kept: it is much larger than the mixture.
+        # For questions about the density of a single target that have no closed form. Not kept: it is much
+        # larger than the mixture.
+        nodes, is_bounded = self.double()._curve_nodes()
+        return LogLinear(nodes.T, self.to(torch.float64).log_prob(nodes[..., None]).T, is_bounded, _N_PARTS)
+
+    @property
+    def _rough_curves(self) -> Iterator[LogLinear]:
+        # The same in single precision, a few rows at a time: for questions about the shape of the density.
         exact = self.double()
-        low, high = exact._bounds()
-        nodes = curve_nodes(exact.logits, exact.means, exact.scales, low, high).sort(dim=0).values
-        nodes, log_prob = interpolated(nodes, self.to(torch.float64).log_prob(nodes[..., None]))
-        return LogLinear(nodes.T, log_prob.T, (bool(low.isfinite()), bool(high.isfinite())))
+        for start in range(0, max(1, len(self)), _ROWS_OF_CURVES):
+            n = min(len(self), start + _ROWS_OF_CURVES) - start
+            if n == 0:
+                yield self._curve
+                return
+            # Filled up by the last row: the last bits of a sum depend on the shape of what is summed.
+            rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
+            some = exact[rows]
+            nodes, is_bounded = some._curve_nodes()
+            log_prob = some.at_nodes(unit=some.stddev[:, 0]).log_prob(nodes)  # but for a constant
+            yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS)
+
+    def _curve_nodes(self) -> tuple[Tensor, tuple[bool, bool]]:
+        # Nodes, (N, B), and whether the first and the last are bounds.
+        low, high = self._bounds()
+        nodes = curve_nodes(self.logits, self.means, self.scales, low, high).sort(dim=0).values
+        return nodes, (bool(low.isfinite()), bool(high.isfinite()))
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B).

@@ -26,13 +26,15 @@ from ebreg.distributions.regions import Mode, Modes, Region
 _LOWEST = -1e5
 # Below this level relative to the peak there is no mass that a float64 could hold.
 _LOWEST_LEVEL = -1400.0
-# Less mass than this is a rounding error.
-_MISSING = 1e-10
+# Less mass than this is a rounding error; the mass of a region is as exact as that.
+_MISSING, _EXACT = 1e-10, 1e-13
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
 # The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
 _BOUND_RATE = 1e300
 _SMALLEST = 5e-324
+# Numbers that are kept for every node: those of `_Parts`, and the mass below.
+_N_KEPT = 7
 # Stands for an infinite distance from the nodes, in units of their span.
 _FAR = 1e30
 
@@ -123,6 +125,12 @@ class LogLinear:
 
     def __len__(self) -> int:
         return len(self._knots)
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that it takes when it has been asked everything."""
+        B, N = self._knots.shape
+        return (_N_KEPT * (self._n_parts * (N - 1) + 1) + 2 * N) * B * self._knots.element_size()
 
     @property
     def nodes(self) -> Tensor:
@@ -348,16 +356,22 @@ class LogLinear:
         # Segments and tails alike fall exponentially from their top.
         top = torch.cat([log_f[:, :1], torch.maximum(log_f[:, 1:], log_f[:, :-1]), log_f[:, -1:]], dim=1)
         endless = log_f.new_full((n, 1), torch.inf)
-        drop = torch.cat([endless, self._parts.rise.abs(), endless], dim=1)
+        drop = torch.cat([endless, self._parts.rise.abs(), endless], dim=1).clamp_min(segments.LEVEL)
+
+        # Mass for each unit of what a segment has lost at its lower end, relative to its top.
+        per_loss = self._parts.mass / segments.loss(drop)
 
         def above(level: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            depth = (top[rows] - level[:, None]).clamp_min(0)
-            share, slope = segments.share_above(depth, drop[rows])
-            return -(self._parts.mass[rows] * share).sum(dim=1), (self._parts.mass[rows] * slope).sum(dim=1)
+            some = slice(None) if len(rows) == n else rows
+            depth = (top[some] - level[:, None]).clamp_min(0).minimum(drop[some])
+            loss = segments.loss(depth)
+            is_cut = (depth > 0) & (depth < drop[some])
+            slope = torch.where(is_cut, 1 - loss, 0.0)
+            return -(per_loss[some] * loss).sum(dim=1), (per_loss[some] * slope).sum(dim=1)
 
         low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
-        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=0.0)
+        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=_EXACT)
         # Where the density is level, its mass comes all at once: the region holds at least what was asked.
         missing = above(level, torch.arange(n, device=level.device))[0] + mass
         return torch.where(missing > _MISSING, low, level)

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 
 from ebreg.distributions import normal
-from ebreg.distributions.gaussian_mixture import LOGISTIC, GaussianMixture
 
 # Results smaller than these would be denormal numbers, with which a processor is ten times slower.
 _LOWEST_EXPONENT, _FARTHEST_LEVEL, _LEAST_WEIGHT = -80.0, 30.0, 1e-20
@@ -17,17 +16,29 @@ class NodePositions:
     rows at a time stays in the cache.
 
     Args:
-        q: Mixtures of one target, B rows.
-        centre: A value near the mass of each row, (B,): differences from it are rounded, not values.
+        logits: Log weights of the components, summing to 1, shape (B, K).
+        log_weights: Those of their densities, which differ from them at bounds, shape (B, K).
+        means: Shape (B, K).
+        scales: Shape (B, K).
+        centre: A value near the mass of each row, shape (B,).
+        unit: A distance for each row, shape (B,), of which scales are no tiny part; densities are in it.
     """
 
-    def __init__(self, q: GaussianMixture, centre: Tensor):
-        means, scales = q.means[..., 0].T, q.scales[..., 0].T
-        self._centre = centre
-        self._means = (means - centre).float().contiguous()
-        self._slopes = (LOGISTIC / scales).float().contiguous()
-        self._log_norms = (q._log_weights.T - scales.log() - normal.LOG_SQRT_2PI).float().contiguous()
-        self._weights = q.logits.T.exp().float().clamp_min(_LEAST_WEIGHT).contiguous()
+    def __init__(
+        self,
+        logits: Tensor,
+        log_weights: Tensor,
+        means: Tensor,
+        scales: Tensor,
+        centre: Tensor,
+        unit: Tensor,
+    ):
+        scales = scales.T / unit
+        self._centre, self._unit = centre, unit
+        self._means, self._rest = (part.contiguous() for part in _in_two(((means.T - centre) / unit)))
+        self._slopes = (normal.LOGISTIC / scales).float().contiguous()
+        self._log_norms = (log_weights.T - scales.log() - normal.LOG_SQRT_2PI).float().contiguous()
+        self._weights = logits.T.exp().float().clamp_min(_LEAST_WEIGHT).contiguous()
 
     def log_prob(self, values: Tensor) -> Tensor:
         """Log densities: (N, B) -> (N, B), float32."""
@@ -51,11 +62,19 @@ class NodePositions:
         return part
 
     def _distances(self, values: Tensor) -> Tensor:
-        # From the means, in logistic units, (K, N, B).
-        return ((values - self._centre).float() - self._means[:, None]).mul_(self._slopes[:, None])
+        # From the means, in logistic units, (K, N, B): near a narrow component far from the centre too.
+        values, rest = _in_two((values - self._centre) / self._unit)
+        z = (values - self._means[:, None]).add_(rest - self._rest[:, None])
+        return z.mul_(self._slopes[:, None])
 
     def _log_prob(self, z: Tensor) -> Tensor:
         # Overwrites the distances.
-        joint = z.mul_(z).mul_(-0.5 / LOGISTIC**2).add_(self._log_norms[:, None])
+        joint = z.mul_(z).mul_(-0.5 / normal.LOGISTIC**2).add_(self._log_norms[:, None])
         top = joint.amax(dim=0)
         return joint.sub_(top).clamp_(min=_LOWEST_EXPONENT).exp_().sum(dim=0).log_().add_(top)
+
+
+def _in_two(values: Tensor) -> tuple[Tensor, Tensor]:
+    # Numbers in double precision as sums of two in single precision.
+    rounded = values.float()
+    return rounded, (values - rounded).float()

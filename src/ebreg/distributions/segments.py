@@ -12,7 +12,7 @@ from torch import Tensor
 # Below this drop across a segment the closed forms of its moments cancel; the series are exact to 1e-10.
 _FLAT = 3e-3
 # A drop that no other form can tell from zero; it replaces zero where they divide by it.
-_LEVEL = 1e-20
+LEVEL = 1e-20
 # A larger drop changes no digit of the moments, but its exponential is infinite, and no gradient with it.
 _STEEP = 700.0
 
@@ -33,25 +33,18 @@ def share_below(t: Tensor, rise: Tensor) -> Tensor:
     return _ShareBelow.apply(t, rise)
 
 
-def share_above(depth: Tensor, drop: Tensor) -> tuple[Tensor, Tensor]:
-    """Share of the mass where the log density is within ``depth`` of its maximum, and its derivative.
+def loss(depth: Tensor) -> Tensor:
+    """By how much the density has fallen at a depth below its maximum, as a share of it, of any shape.
 
-    Args:
-        depth: From the maximum down to a level, at least 0.
-        drop: Of the whole segment, at least 0; infinite for a tail. The same shape.
-
-    Returns:
-        The share, and its derivative with respect to the depth: 0 where all of the segment is counted.
+    A segment that falls by ``drop`` has the share ``loss(depth) / loss(drop)`` of its mass above the depth,
+    for depths of at most ``drop``, where that is at least ``LEVEL``.
     """
-    drop = drop.clamp_min(_LEVEL)
-    total = -torch.expm1(-drop)
-    share = -torch.expm1(-torch.minimum(depth, drop)) / total
-    return share, torch.where((depth > 0) & (depth < drop), (-depth).exp() / total, 0.0)
+    return -torch.expm1(-depth)
 
 
 def inverse_share(share: Tensor, rise: Tensor) -> Tensor:
     """Inverse of :func:`share_below` in its first argument; not made to be differentiated."""
-    drop = rise.abs().clamp_min(_LEVEL)
+    drop = rise.abs().clamp_min(LEVEL)
     r = torch.where(rise > 0, 1 - share, share)
     s = (-torch.log1p(r * torch.expm1(-drop)) / drop).clamp(0, 1)
     return torch.where(rise > 0, 1 - s, s)
@@ -77,7 +70,7 @@ class _LogMeanDecay(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, drop: Tensor) -> Tensor:
         ctx.save_for_backward(drop)
-        drop = drop.clamp_min(_LEVEL)
+        drop = drop.clamp_min(LEVEL)
         return (-torch.expm1(-drop) / drop).log()
 
     @staticmethod
@@ -96,7 +89,7 @@ class _ShareBelow(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, rise: Tensor) -> Tensor:
         # Measured from the high end the exponent is negative, so nothing overflows.
-        drop = rise.abs().clamp_min(_LEVEL)
+        drop = rise.abs().clamp_min(LEVEL)
         s = torch.where(rise > 0, 1 - t, t)
         share = torch.expm1(-drop * s) / torch.expm1(-drop)
         share = torch.where(rise > 0, 1 - share, share)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
+from ebreg.distributions.log_linear import LogLinear
 from ebreg.models import MixtureModel, Model
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
@@ -102,4 +103,5 @@ def _n_bytes(p: Any) -> int:
     parts = [p, p.proposal, getattr(p, "target", None), getattr(p, "fitted", None)]
     # By identity: a mixture is its own proposal.
     tensors = {id(value): value for part in parts if part is not None for value in vars(part).values()}
-    return sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+    size = sum(value.nbytes for value in tensors.values() if isinstance(value, Tensor))
+    return size + (p.n_bytes if isinstance(p, LogLinear) else 0)  # what it derives is kept with it

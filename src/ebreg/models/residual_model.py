@@ -16,7 +16,6 @@ from ebreg.models import members
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
 from ebreg.networks import Networks
-from ebreg.distributions.node_positions import NodePositions
 from ebreg.predictive import (
     Accuracy,
     CorrectedMembers,
@@ -162,7 +161,7 @@ class ResidualModel(EnergyModel):
     def _at_nodes_in_tiles(self, parts: Unnormalized) -> AtNodes:
         q, E, correction = parts.proposal, self.n_members, self.energy
         assert isinstance(correction, networks.Correction)
-        positions = NodePositions(q, q.mean[:, 0].view(E, -1).mean(dim=0).repeat(E))
+        positions = q.at_nodes(q.mean[:, 0].view(E, -1).mean(dim=0).repeat(E))
         w = correction.weights(parts.h).float().unflatten(0, (E, len(q) // E))
 
         def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -180,7 +180,7 @@ def _nodes(merged: Unnormalized, n: int) -> Tensor:
 def _log_proposal(merged: Unnormalized, nodes: Tensor) -> Tensor:
     # (N, B), a few rows at a time.
     q = merged.proposal
-    positions, tiles = NodePositions(q, q.mean[:, 0]), _tiles(len(q), 8 * _TILE // q.means.shape[1])
+    positions, tiles = q.at_nodes(), _tiles(len(q), 8 * _TILE // q.means.shape[1])
     log_q = torch.cat([positions[rows].log_prob(nodes[:, rows]) for rows in tiles], dim=1)
     return log_q[:, : len(q)].double()
 
