@@ -9,7 +9,6 @@ Answers are differentiable with respect to the log density at the nodes. The nod
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,77 +17,19 @@ from torch import Tensor
 
 from ebreg._utils import checks, gradients
 from ebreg.distributions import segments
-from ebreg.distributions.cubic import interpolated
+from ebreg.distributions.log_linear_parts import Parts, with_more_nodes
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
 
-# Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
-_LOWEST = -1e5
 # Below this level relative to the peak there is no mass that a float64 could hold.
 _LOWEST_LEVEL = -1400.0
 # Less mass than this is a rounding error; the mass of a region is as exact as that.
 _MISSING, _EXACT = 1e-10, 1e-13
-# The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
-_TAIL_RATE = 10.0
-# The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
-_BOUND_RATE = 1e300
 _SMALLEST = 5e-324
-# Numbers that are kept for every node: those of `_Parts`, and the mass below.
+# Numbers that are kept for every node: those of ``Parts``, and the mass below.
 _N_KEPT = 7
 # Stands for an infinite distance from the nodes, in units of their span.
 _FAR = 1e30
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """A density in units of the span of its nodes, and the masses of its segments.
-
-    Attributes:
-        nodes: In the units of y, shape (B, N).
-        first: The first node, shape (B, 1).
-        last: The last one, shape (B, 1).
-        span: From the first to the last, shape (B, 1).
-        z: Nodes in units of the span, shape (B, N).
-        log_f: Log density relative to the highest, shape (B, N).
-        width: Of the segments between nodes, shape (B, N - 1).
-        rise: Of the log density there, shape (B, N - 1).
-        rate_left: Decay of the left tail, shape (B, 1).
-        rate_right: Decay of the right tail, shape (B, 1).
-        log_z: Log of the integral of exp log_f, shape (B,).
-        mass: Of the tails and segments, shape (B, N + 1).
-        log_unit: What turns a log density in units of the span into one in the units of y, shape (B,).
-        log_integral: In the units of y, shape (B,).
-    """
-
-    nodes: Tensor
-    first: Tensor
-    last: Tensor
-    span: Tensor
-    z: Tensor
-    log_f: Tensor
-    width: Tensor
-    rise: Tensor
-    rate_left: Tensor
-    rate_right: Tensor
-    log_z: Tensor
-    mass: Tensor
-    log_unit: Tensor
-    log_integral: Tensor
-
-    @classmethod
-    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "_Parts":
-        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
-        first, last = nodes[:, :1], nodes[:, -1:]
-        span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
-        z = (nodes - first) / span
-        log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)
-        width, rise = z.diff(dim=1), log_f.diff(dim=1)
-        rates = _rates(width, rise, bounded)
-        log_mass = _log_masses(width, log_f, rise, *rates)
-        log_z, log_unit = log_mass.logsumexp(dim=1), span[:, 0].log()
-        mass = (log_mass - log_z[:, None]).exp()
-        log_integral = peak + log_z + log_unit
-        return cls(nodes, first, last, span, z, log_f, width, rise, *rates, log_z, mass, log_unit, log_integral)
 
 
 class LogLinear:
@@ -173,7 +114,8 @@ class LogLinear:
         left = self._parts.log_f[:, :1] + self._parts.rate_left * z
         right = self._parts.log_f[:, -1:] - self._parts.rate_right * (z - self._parts.z[:, -1:])
         value = self._by_segment(segment, left, value, right)
-        value = (value - (self._parts.log_z + self._parts.log_unit)[:, None]).masked_fill(self._outside(rows), -math.inf)
+        value = value - (self._parts.log_z + self._parts.log_unit)[:, None]
+        value = value.masked_fill(self._outside(rows), -math.inf)
         return value.T.reshape(y.shape[:-1])
 
     def cdf(self, y: Tensor) -> Tensor:
@@ -302,9 +244,9 @@ class LogLinear:
         return y.minimum(self._parts.last) if self.bounded[1] else y
 
     @cached_property
-    def _parts(self) -> "_Parts":
+    def _parts(self) -> Parts:
         # On the first question: means, say, may be known without.
-        return _Parts.of(*_interpolated(self._knots, self._values, self._n_parts), self.bounded)
+        return Parts.of(*with_more_nodes(self._knots, self._values, self._n_parts), self.bounded)
 
     @property
     def _below(self) -> Tensor:
@@ -390,49 +332,6 @@ class LogLinear:
         ends = self._to_units(torch.cat([crossing, last], dim=1))
         pairs = torch.stack([starts[starts_here], ends[ends_here]], dim=1)  # of all rows, one after the other
         return pairs.split(starts_here.sum(dim=1).tolist())
-
-
-@torch.no_grad()
-def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool] = (False, False)) -> Tensor:
-    """That of a :class:`LogLinear` density, and nothing else of it: (B, N) each -> (B,)."""
-    peak = log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
-    span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
-    width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
-    rise = log_f.diff(dim=1)
-    log_mass = _log_masses(width, log_f, rise, *_rates(width, rise, bounded))
-    return log_mass.logsumexp(dim=1) + (peak + span.log())[:, 0]
-
-
-def _interpolated(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor, Tensor]:
-    # (B, N) each; the first are contiguous: searchsorted warns otherwise.
-    if n_parts == 1:
-        return nodes.contiguous(), log_f
-    # In units of the span, which no unit of y changes.
-    first, last = nodes[:, :1], nodes[:, -1:]
-    span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
-    z, log_f = (part.T for part in interpolated(((nodes - first) / span).T, log_f.T, n_parts))
-    return torch.cat([first, (first + span * z[:, 1:-1]).clamp(first, last), last], dim=1), log_f
-
-
-def _rates(width: Tensor, rise: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
-    # At which the density falls off on the left and on the right of the nodes, (B, 1) each.
-    ends = (0, -1)
-    left, right = (
-        rise[:, [end]] / width[:, [end]].clamp_min(torch.finfo(torch.float64).tiny) for end in ends
-    )
-    return _decay(left, bounded[0]), _decay(-right, bounded[1])
-
-
-def _log_masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_right: Tensor) -> Tensor:
-    # Log masses of the left tail, the segments and the right tail, (B, N + 1).
-    top = torch.maximum(log_f[:, 1:], log_f[:, :-1])
-    inner = width.log() + top + segments.log_mean_decay(rise.abs())
-    return torch.cat([log_f[:, :1] - rate_left.log(), inner, log_f[:, -1:] - rate_right.log()], dim=1)
-
-
-def _decay(slope: Tensor, bounded: bool) -> Tensor:
-    # The rate at which the density falls off outside the nodes, from the slope of the last segment, (B, 1).
-    return slope.detach().clamp_min(_BOUND_RATE) if bounded else slope.clamp_min(_TAIL_RATE)
 
 
 def gauss_legendre(n: int) -> tuple[Tensor, Tensor]:

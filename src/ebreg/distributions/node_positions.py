@@ -1,6 +1,5 @@
 """NodePositions: mixtures of one target at many values of each row, in single precision."""
 
-import torch
 from torch import Tensor
 
 from ebreg.distributions import normal
@@ -35,7 +34,7 @@ class NodePositions:
     ):
         scales = scales.T / unit
         self._centre, self._unit = centre, unit
-        self._means, self._rest = (part.contiguous() for part in _in_two(((means.T - centre) / unit)))
+        self._means, self._rest = (part.contiguous() for part in _in_two((means.T - centre) / unit))
         self._slopes = (normal.LOGISTIC / scales).float().contiguous()
         self._log_norms = (log_weights.T - scales.log() - normal.LOG_SQRT_2PI).float().contiguous()
         self._weights = logits.T.exp().float().clamp_min(_LEAST_WEIGHT).contiguous()

@@ -48,9 +48,9 @@ class EnergyRegressor(DistributionRegressor):
         bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of
             a number is no bound.
         max_iter: Maximum number of epochs; None: by the preset, and at least 10.
-        max_seconds: How long a fit may take, by the clock; kept within a tenth, or one step where that is longer.
-            What is not finished by then is cut short, most of all the training itself, and the learning rate
-            falls in time for it. None: no limit. The result depends on the speed of the machine.
+        max_seconds: How long a fit may take, by the clock; kept within a tenth, or one step where that is
+            longer. What is not finished by then is cut short, and the learning rate falls in time for it.
+            None: no limit. The result depends on the speed of the machine.
         batch_size: Rows a step; None: between 16 and 1,024, by the number of rows.
         learning_rate: Highest learning rate of Adam; None: 0.005 with several members, 0.002 with one.
         weight_decay: Decoupled weight decay, as in AdamW.

@@ -86,7 +86,9 @@ class Trainer:
 
     def _goes_on(self, training: Training) -> bool:
         # Whether there is time for another part, and for what it takes before its first step.
-        return not training.interrupted and (self.deadline is None or self.deadline.seconds_left > _FEWEST_SECONDS)
+        return not training.interrupted and (
+            self.deadline is None or self.deadline.seconds_left > _FEWEST_SECONDS
+        )
 
     def _until(self, share: float) -> Deadline | None:
         return None if self.deadline is None else self.deadline.part(share)
@@ -190,9 +192,7 @@ class Trainer:
             len(data), n_epochs, self.batch_size, self.recipe, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
-        training = train(
-            method, data, config=config, progress=self._progress, deadline=self._until(share)
-        )
+        training = train(method, data, config=config, progress=self._progress, deadline=self._until(share))
         if training.interrupted:
             method.load_state_dict(best)
             _warn_of_interrupt("while it was fine-tuned on all rows; the weights before that are kept")

@@ -16,7 +16,7 @@ class Correction(nn.Module):
     .. math::
         u_d = Q_d(y_d \mid x), \quad \ell = \log q(y \mid x), \quad
         e = \textstyle\sum_j w_j(x) \, \phi_j(u, \ell), \\
-        g = e \, / \sqrt{1 + (e / L)^2} \text{ where } e < 0, \quad e \, / \sqrt{1 + (e / U)^2} \text{ elsewhere}
+        g = e / \sqrt{1 + (e / L)^2} \text{ where } e < 0, \quad e / \sqrt{1 + (e / U)^2} \text{ elsewhere}
 
     The level u is the distribution function of the proposal, of each target by itself. Wherever q has its
     mass and however narrow it is, its levels are spread evenly over [0, 1], so that e need not be steep to

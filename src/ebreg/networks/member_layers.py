@@ -39,7 +39,9 @@ class MemberLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Every block of rows through its own layer, in the precision of the rows."""
         E, n_in, n_out = self.weight.shape
-        weight, bias = (part if part.dtype == x.dtype else part.to(x.dtype) for part in (self.weight, self.bias))
+        weight, bias = (
+            part if part.dtype == x.dtype else part.to(x.dtype) for part in (self.weight, self.bias)
+        )
         blocks = x.reshape(E, len(x) // E, n_in)
         return torch.baddbmm(bias, blocks, weight).view(len(x), n_out)
 

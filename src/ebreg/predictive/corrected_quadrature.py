@@ -163,8 +163,8 @@ def in_single_precision(
     values = g(u[..., None], log_q)
     if not torch.isfinite(values).all():
         raise UndefinedError(
-            "the log density is NaN or infinite for some targets: the weights of the networks are not finite; "
-            "train again with a lower learning rate"
+            "the log density is NaN or infinite for some targets: weights of networks are not finite; train "
+            "again with a lower learning rate"
         )
     return log_q, values
 
@@ -200,8 +200,8 @@ def _trapezoids(nodes: Tensor) -> Tensor:
 
 
 def _rule(nodes: Tensor) -> Tensor:
-    # Weights of nodes (N, b), whose distances change smoothly, in an integral: the error of trapezoids is four
-    # times as large for every other node, so that it cancels in this.
+    # Weights of nodes (N, b), whose distances change smoothly, in an integral: trapezoids at every other node
+    # have four times the error, so that it cancels in this.
     weights = 4 / 3 * _trapezoids(nodes)
     weights[::2] -= _trapezoids(nodes[::2]) / 3
     return weights

@@ -104,7 +104,10 @@ class NodeDensity(LogLinear):
         """These rows and, below them, those of others."""
         parts = [self, *others]
         N = max(part._knots.shape[1] for part in parts)
-        known = [part._known_moments for part in parts]
+        known = [part._known_moments for part in parts if part._known_moments is not None]
+        moments = None
+        if len(known) == len(parts):
+            moments = torch.cat([mean for mean, _ in known]), torch.cat([stddev for _, stddev in known])
         return NodeDensity(
             torch.cat([pad(part._knots, N) for part in parts]),
             torch.cat([pad(part._values, N) for part in parts]),
@@ -113,7 +116,7 @@ class NodeDensity(LogLinear):
             self.proposal.joined([other.proposal for other in others]),
             self.n_diagnostic_draws,
             self._n_parts,
-            None if None in known else tuple(map(torch.cat, zip(*known, strict=True))),
+            moments,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.distributions.log_linear import LogLinear, log_integral
+from ebreg.distributions.log_linear import LogLinear
+from ebreg.distributions.log_linear_parts import log_integral
 from ebreg.predictive.accuracy import Accuracy
 from ebreg.predictive.node_density import NodeDensity, pad
 from ebreg.predictive.unnormalized import Unnormalized
@@ -62,7 +63,9 @@ def refine(
             are better, and are used.
     """
     rows = torch.arange(len(target), device=target.h.device)
-    whole, done, order, is_rough = target, [], [], ~(curve.error <= 0.2 * accuracy.tolerance)
+    whole, is_rough = target, ~(curve.error <= 0.2 * accuracy.tolerance)
+    done: list[Curve] = []
+    order: list[Tensor] = []
     for n_nodes in accuracy.node_counts[1:]:
         accurate = curve.error <= accuracy.tolerance
         if accurate.all():
@@ -93,11 +96,10 @@ class Curve:
         """The curve through nodes and values, (N, B) each; its error is that of cubics between them."""
         every_other = torch.arange(len(nodes), device=nodes.device) % 2 == 0
         every_other[-1] = True
-        with torch.no_grad():
-            fine, coarse = (
-                log_integral(*(part.T for part in interpolated(nodes[some], log_f[some], _N_PARTS)), bounded)
-                for some in (slice(None), every_other)
-            )
+        fine, coarse = (
+            log_integral(*interpolated(nodes[some], log_f[some], _N_PARTS), bounded)
+            for some in (slice(None), every_other)
+        )
         return cls(nodes.T, log_f.T, (fine - coarse).abs())
 
     def __getitem__(self, rows: Tensor) -> "Curve":
@@ -221,4 +223,3 @@ def _in_units(
         n_parts=n_parts,
         moments=moments,
     )
-

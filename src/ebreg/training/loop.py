@@ -202,8 +202,10 @@ class _Run:
 
     def _is_finished(self) -> bool:
         n_epochs = self.progress.epoch
-        return self.out_of_time or n_epochs >= self.config.epochs or all(
-            self.state.is_finished(block, n_epochs) for block in self.state.blocks.tolist()
+        return (
+            self.out_of_time
+            or n_epochs >= self.config.epochs
+            or all(self.state.is_finished(block, n_epochs) for block in self.state.blocks.tolist())
         )
 
     def _take_blocks(self) -> None:

@@ -1,0 +1,116 @@
+"""Parts of log-linear densities: segments between nodes, tails, and their masses."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ebreg.distributions import segments
+from ebreg.distributions.cubic import interpolated
+
+# Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
+_LOWEST = -1e5
+# The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
+_TAIL_RATE = 10.0
+# The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
+_BOUND_RATE = 1e300
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A density in units of the span of its nodes, and the masses of its segments.
+
+    Attributes:
+        nodes: In the units of y, shape (B, N).
+        first: The first node, shape (B, 1).
+        last: The last one, shape (B, 1).
+        span: From the first to the last, shape (B, 1).
+        z: Nodes in units of the span, shape (B, N).
+        log_f: Log density relative to the highest, shape (B, N).
+        width: Of the segments between nodes, shape (B, N - 1).
+        rise: Of the log density there, shape (B, N - 1).
+        rate_left: Decay of the left tail, shape (B, 1).
+        rate_right: Decay of the right tail, shape (B, 1).
+        log_z: Log of the integral of exp log_f, shape (B,).
+        mass: Of the tails and segments, shape (B, N + 1).
+        log_unit: What turns a log density in units of the span into one in the units of y, shape (B,).
+        log_integral: In the units of y, shape (B,).
+    """
+
+    nodes: Tensor
+    first: Tensor
+    last: Tensor
+    span: Tensor
+    z: Tensor
+    log_f: Tensor
+    width: Tensor
+    rise: Tensor
+    rate_left: Tensor
+    rate_right: Tensor
+    log_z: Tensor
+    mass: Tensor
+    log_unit: Tensor
+    log_integral: Tensor
+
+    @classmethod
+    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Parts":
+        """Of nodes and unnormalised log densities, (B, N) each; see :class:`LogLinear`."""
+        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
+        first, last = nodes[:, :1], nodes[:, -1:]
+        span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
+        z = (nodes - first) / span
+        log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)
+        width, rise = z.diff(dim=1), log_f.diff(dim=1)
+        rates = _rates(width, rise, bounded)
+        log_mass = _log_masses(width, log_f, rise, *rates)
+        log_z, log_unit = log_mass.logsumexp(dim=1), span[:, 0].log()
+        mass = (log_mass - log_z[:, None]).exp()
+        log_integral = peak + log_z + log_unit
+        return cls(
+            nodes, first, last, span, z, log_f, width, rise, *rates, log_z, mass, log_unit, log_integral
+        )
+
+
+@torch.no_grad()
+def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
+    """That of a :class:`LogLinear` density, and nothing else of it: (N, B) each -> (B,)."""
+    nodes, log_f = nodes.T, log_f.T
+    peak = log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
+    span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
+    width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
+    rise = log_f.diff(dim=1)
+    log_mass = _log_masses(width, log_f, rise, *_rates(width, rise, bounded))
+    return log_mass.logsumexp(dim=1) + (peak + span.log())[:, 0]
+
+
+def with_more_nodes(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor, Tensor]:
+    """Nodes and log densities, (B, N) each, with cubics that cut every segment into parts."""
+    # Contiguous: searchsorted warns otherwise.
+    if n_parts == 1:
+        return nodes.contiguous(), log_f
+    # In units of the span, which no unit of y changes.
+    first, last = nodes[:, :1], nodes[:, -1:]
+    span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
+    z, log_f = (part.T for part in interpolated(((nodes - first) / span).T, log_f.T, n_parts))
+    return torch.cat([first, (first + span * z[:, 1:-1]).clamp(first, last), last], dim=1), log_f
+
+
+def _rates(width: Tensor, rise: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+    # At which the density falls off on the left and on the right of the nodes, (B, 1) each.
+    ends = (0, -1)
+    left, right = (
+        rise[:, [end]] / width[:, [end]].clamp_min(torch.finfo(torch.float64).tiny) for end in ends
+    )
+    return _decay(left, bounded[0]), _decay(-right, bounded[1])
+
+
+def _log_masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_right: Tensor) -> Tensor:
+    # Log masses of the left tail, the segments and the right tail, (B, N + 1).
+    top = torch.maximum(log_f[:, 1:], log_f[:, :-1])
+    inner = width.log() + top + segments.log_mean_decay(rise.abs())
+    return torch.cat([log_f[:, :1] - rate_left.log(), inner, log_f[:, -1:] - rate_right.log()], dim=1)
+
+
+def _decay(slope: Tensor, bounded: bool) -> Tensor:
+    # The rate at which the density falls off outside the nodes, from the slope of the last segment, (B, 1).
+    return slope.detach().clamp_min(_BOUND_RATE) if bounded else slope.clamp_min(_TAIL_RATE)
