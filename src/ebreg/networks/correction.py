@@ -18,10 +18,10 @@ class Correction(nn.Module):
         e = \textstyle\sum_j w_j(x) \, \phi_j(u, \ell), \\
         g = e / \sqrt{1 + (e / L)^2} \text{ where } e < 0, \quad e / \sqrt{1 + (e / U)^2} \text{ elsewhere}
 
-    The level u is the distribution function of the proposal, of each target by itself. Wherever q has its
-    mass and however narrow it is, its levels are spread evenly over [0, 1], so that e need not be steep to
-    correct it. The log density distinguishes gaps between modes. Far out in the tails, where there is nothing
-    to learn from, e changes no more.
+    The level u is the distribution function of the proposal, to 0.01, of each target by itself. Wherever q
+    has its mass and however narrow it is, its levels are spread evenly over [0, 1], so that e need not be
+    steep to correct it. The log density distinguishes gaps between modes. Far out in the tails, where there
+    is nothing to learn from, e changes no more.
 
     Only the coefficients w come from a network, once for each row: at a further target of the row e is a sum
     of some twenty products. The functions are 1, :math:`\ell`, :math:`\ell^2` and, for each target, Chebyshev

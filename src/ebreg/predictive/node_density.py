@@ -56,6 +56,12 @@ class NodeDensity(LogLinear):
         return self.log_integral
 
     @property
+    def log_density(self) -> Tensor:
+        """Normalised, at ``nodes``, shape (B, n)."""
+        parts = self._parts
+        return parts.log_f - (parts.log_z + parts.log_unit)[:, None]
+
+    @property
     def mean(self) -> Tensor:
         """Shape (B, 1)."""
         return super().mean if self._known_moments is None else self._known_moments[0]
