@@ -88,6 +88,11 @@ def test_rows_that_are_not_accurate_enough_get_more_nodes():
     bad = coarse.log_partition_error > Accuracy().tolerance
     assert bad.any()
     assert (refined.log_partition_error[bad] <= Accuracy().tolerance).all()
+    with_gradients = model.predictive(x, Accuracy(n_nodes=16, max_nodes=256))
+    assert with_gradients.mean.requires_grad
+    torch.testing.assert_close(
+        with_gradients.mean, refined.mean, rtol=0, atol=2e-3 * refined.stddev.max().item()
+    )
 
 
 def test_a_row_does_not_depend_on_others():

@@ -148,13 +148,15 @@ class ResidualModel(EnergyModel):
         return corrected_quadrature(together, merged, accuracy)
 
     def _at_nodes(self, parts: Unnormalized) -> AtNodes:
-        # Log q and g of all members at the nodes of all rows, for gradients.
+        # Log q and g of all members at nodes, for gradients.
         def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            y = nodes.repeat(1, self.n_members)[..., None]
+            E = self.n_members
+            blocks = torch.arange(len(parts), device=parts.h.device).view(E, -1)
+            some, y = parts[blocks[:, rows].flatten()], nodes.repeat(1, E)[..., None]
             with torch.no_grad():
-                log_q: Tensor = parts.proposal.log_prob(y.to(parts.h.dtype)).double()
-            g = torch.where(log_q.isinf(), 0.0, parts.energy(y) - log_q)  # far out both densities may be 0
-            return log_q.unflatten(1, (self.n_members, -1)), g.unflatten(1, (self.n_members, -1))
+                log_q: Tensor = some.proposal.log_prob(y.to(some.h.dtype)).double()
+            g = torch.where(log_q.isinf(), 0.0, some.energy(y) - log_q)  # far out both densities may be 0
+            return log_q.unflatten(1, (E, -1)), g.unflatten(1, (E, -1))
 
         return at
 

@@ -1,7 +1,7 @@
 """Quadrature of several corrected mixtures at nodes that they share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -105,33 +105,81 @@ def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accura
 
     A correction is smooth and bounded, so p is to be known where q has its mass, and q is known: nodes that
     suit q are found without the networks, and these are evaluated once, at ``n_nodes`` of them, for the
-    normalisers of the members and for p. Rows in which these nodes do not suit a member, far from the data,
-    get its normaliser from draws of its own. They, and rows whose log Z is less accurate than the tolerance,
-    are computed by :func:`quadrature`, with four times as many nodes. Gradients are as there.
+    normalisers of the members and for p. Rows whose log Z is less accurate than the tolerance, or in which
+    these nodes do not suit a member, get four times as many. Those that are still not accurate, far from the
+    data, get the members' normalisers from draws of each, and are computed by :func:`quadrature`. Gradients
+    are as there.
 
     Args:
         members: The members.
         merged: Their density with any normalisers: its proposal and its tail are used.
         accuracy: Nodes and tolerance.
     """
-    nodes = _nodes(merged, accuracy.n_nodes)  # (N, B)
-    tiles = [_Tile.of(members, nodes[:, rows], rows) for rows in members.tiles(len(merged))]
-    log_p, moved, log_z, missed, change = (
-        torch.cat([getattr(tile, field.name) for tile in tiles], dim=-1)[..., : len(merged)]
-        for field in fields(_Tile)
-    )
-    # The error of the rule falls with the square of the number of nodes, so that of all is a third of what
-    # leaving out every other one changes.
-    fits = (missed < _MOST_MISSED) & (change.abs().amax(dim=0) < 3 * accuracy.tolerance)
-    error = torch.maximum(members.weights.to(change) @ change.abs(), _CUBIC * missed)
-    error = torch.where(fits, error, error.clamp_min(2 * accuracy.tolerance)).double()  # NaN included
-    curve = Curve(nodes.T, members.over_background(log_p.double(), nodes).T, error)
-    moments = _moments(merged, nodes, (1 - members.share) * moved) if members.in_tiles else None
-    if (error <= accuracy.tolerance).all():
-        return refine(curve, merged, accuracy, _N_PARTS, 1, moments)
-    log_z = log_z.clone()
-    log_z[:, ~fits] = members.log_z_by_draws(~fits).to(log_z)
-    return refine(curve, members.merge(log_z.flatten().double()), accuracy, _N_PARTS, 1, moments)
+    found = _Evaluated.of(members, merged, torch.arange(len(merged)), accuracy.n_nodes, accuracy.tolerance)
+    n_parts = _N_PARTS
+    for n_nodes in accuracy.node_counts[1:2]:
+        is_bad = ~(found.curve.error <= accuracy.tolerance)
+        if is_bad.any():
+            rows = is_bad.nonzero()[:, 0]
+            finer = _Evaluated.of(members, merged, rows, n_nodes, accuracy.tolerance)
+            found, n_parts = found.interpolated(n_parts).with_rows(is_bad, finer), 1
+    is_bad = ~(found.curve.error <= accuracy.tolerance)
+    moments = found.moments if members.in_tiles else None
+    if not is_bad.any():
+        return refine(found.curve, merged, accuracy, n_parts, 1, moments)
+    log_z = found.log_z.clone()
+    log_z[:, is_bad] = members.log_z_by_draws(is_bad).to(log_z)
+    target = members.merge(log_z.flatten().double())
+    return refine(found.curve, target, accuracy, n_parts, 1, moments)
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """Rows with as many nodes each.
+
+    Attributes:
+        curve: Of the density of all members; its error is at least twice the tolerance where the nodes do not
+            suit a member.
+        log_z: Of the members, shape (E, b).
+        moments: Mean and standard deviation in the user's units, shape (b, 1) each.
+    """
+
+    curve: Curve
+    log_z: Tensor
+    moments: tuple[Tensor, Tensor]
+
+    @classmethod
+    def of(
+        cls, members: CorrectedMembers, merged: Unnormalized, rows: Tensor, n_nodes: int, tolerance: float
+    ) -> "_Evaluated":
+        """The rows with these numbers, (b,)."""
+        target = merged if len(rows) == len(merged) else merged[rows]
+        nodes = _nodes(target, n_nodes)  # (N, b)
+        tiles = [_Tile.of(members, nodes[:, some], rows[some]) for some in members.tiles(len(rows))]
+        log_p, moved, log_z, missed, change = (
+            torch.cat([getattr(tile, field.name) for tile in tiles], dim=-1)[..., : len(rows)]
+            for field in fields(_Tile)
+        )
+        # The error of the rule falls with the square of the number of nodes, so that of all is a third of
+        # what leaving out every other one changes.
+        fits = (missed < _MOST_MISSED) & (change.abs().amax(dim=0) < 3 * tolerance)
+        error = torch.maximum(members.weights.to(change) @ change.abs(), _CUBIC * missed)
+        error = torch.where(fits, error, error.clamp_min(2 * tolerance)).double()  # NaN included
+        curve = Curve(nodes.T, members.over_background(log_p.double(), nodes).T, error)
+        return cls(curve, log_z, _moments(target, nodes, (1 - members.share) * moved.detach()))
+
+    def interpolated(self, n_parts: int) -> "_Evaluated":
+        """With more nodes: cubics cut every segment into parts."""
+        return replace(self, curve=self.curve.interpolated(n_parts))
+
+    def with_rows(self, rows: Tensor, others: "_Evaluated") -> "_Evaluated":
+        """With others in place of some of the rows, given as a mask (b,)."""
+        order = torch.cat([(~rows).nonzero()[:, 0], rows.nonzero()[:, 0]]).argsort()
+        mean, stddev = (
+            kept.index_put((rows,), new) for kept, new in zip(self.moments, others.moments, strict=True)
+        )
+        log_z = torch.cat([self.log_z[:, ~rows], others.log_z], dim=1)[:, order]
+        return _Evaluated(self.curve[~rows].joined([others.curve])[order], log_z, (mean, stddev))
 
 
 @torch.no_grad()
