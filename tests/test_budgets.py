@@ -29,10 +29,10 @@ def method_of(n: int) -> tuple[MixtureNLL, tuple[torch.Tensor, torch.Tensor]]:
 def test_a_training_ends_at_its_deadline_within_an_epoch():
     method, data = method_of(2000)
     config = TrainingConfig(epochs=10_000, batch_size=4)
-    start = time.monotonic()
-    training = fit(method, data, data, config, progress=False, deadline=Deadline.after(0.5))
+    deadline = Deadline.after(0.5)
+    training = fit(method, data, data, config, progress=False, deadline=deadline)
     assert training.out_of_time
-    assert 0.5 <= time.monotonic() - start < 5
+    assert deadline.has_passed
     assert len(training.history) < 10_000
     last = training.history[-1]
     assert "validation_nll" in last  # also of a part of an epoch
@@ -50,11 +50,11 @@ def test_without_need_a_deadline_changes_nothing():
 
 
 def test_parts_of_a_deadline():
-    whole = Deadline.after(100.0, start=time.monotonic() - 50)
+    whole = Deadline.after(1e6, start=time.monotonic() - 5e5)  # no pause of the machine matters
     assert whole.share == pytest.approx(0.5, abs=0.01)
     assert not whole.has_passed
     part = whole.part(0.75)
-    assert part.seconds_left == pytest.approx(25, abs=1)
+    assert part.seconds_left == pytest.approx(2.5e5, rel=0.01)
     assert part.share < 0.1
     assert whole.part(0.25).has_passed
     assert whole.part(0.25).share == 1
