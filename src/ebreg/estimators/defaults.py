@@ -16,6 +16,8 @@ _STEPS_WITHOUT_VALIDATION = 600
 _CORRECTION_TUNING = 0.3
 # A validation costs as much as several steps, so not every epoch of a small table has one.
 _STEPS_BETWEEN_VALIDATIONS = 32
+# Of members, as a share of the epochs of their first cycle.
+_PATIENCE = 0.3
 
 
 def batch_size(n_rows: int) -> int:
@@ -58,7 +60,7 @@ def training_config(
     batch = batch_size(n_rows) if batch is None else checks.at_least("batch_size", batch, 1)
     n_batches = -(-n_rows // batch)
     if max_iter is None:
-        steps = recipe.most_steps(n_rows)
+        steps = recipe.n_steps_for(n_rows)
         steps = steps if validated else min(steps, max(_STEPS_WITHOUT_VALIDATION, 2 * n_rows))
         max_iter = max(_FEWEST_EPOCHS, -(-steps // n_batches))
     max_iter = checks.at_least("max_iter", max_iter, 1)
@@ -77,24 +79,32 @@ def training_config(
     )
 
 
-def member_config(config: TrainingConfig, n_iter_no_change: int | None, recipe: Recipe) -> TrainingConfig:
+def member_config(
+    config: TrainingConfig, n_iter_no_change: int | None, is_limited: bool, recipe: Recipe
+) -> TrainingConfig:
     """The settings of a training of several members, from those of one.
 
     Every member keeps the epoch that is best on its own rows: their mistakes in that are not the same. The
-    learning rate falls at the end, for members that still learn then.
+    learning rate falls to 0, in a second cycle again for members that still learn then.
+
+    Args:
+        config: Settings of a training of one member.
+        n_iter_no_change: What the user gave, if anything.
+        is_limited: Whether the user gave a number of epochs.
+        recipe: Settings that the library chose.
     """
-    n_batches_between = config.validation_every
-    patience = config.patience
-    if n_iter_no_change is None and patience is not None:
-        patience = max(2 * n_batches_between, config.epochs // 12)
-    return replace(
+    config = replace(
         config,
-        schedule=recipe.schedule,
+        schedule="one-cycle",
         anchor=None,
-        patience=patience,
-        patience_growth=0.5 if n_iter_no_change is None and patience is not None else 0.0,
         validation_rows=config.validation_rows * recipe.n_members,
     )
+    if n_iter_no_change is not None or config.patience is None:
+        return config
+    first = config.epochs
+    patience = max(2 * config.validation_every, round(_PATIENCE * first))
+    second = 0 if is_limited else recipe.second_cycle * first
+    return replace(config, patience=patience, first_cycle=first, epochs=first + second)
 
 
 def n_correction_tuning_epochs(n_epochs: int) -> int:

@@ -34,12 +34,14 @@ class Recipe:
         dropout: Rates, given to the members in turn.
         n_draws: Draws for each row and step; None: as many as the method needs.
         learning_rate: Highest learning rate of Adam.
-        n_steps: Steps after which training ends at the latest, for a small table and for a large one.
+        n_steps: Steps of the training, of its first cycle if there may be two, for a small table and for a
+            large one.
         refit: Whether to fine-tune on all rows at the end.
         fine_tuning: How.
         steps_per_row: Steps for each row, between those of a small table and of a large one.
         n_correction_steps: Steps of the training of a correction at least.
-        schedule: Of the learning rate of several members.
+        second_cycle: Epochs of a second cycle for members that still gain at the end of the first, as a
+            multiple of those of the first; 0: there is only one.
     """
 
     n_members: int
@@ -51,10 +53,10 @@ class Recipe:
     fine_tuning: FineTuning = FineTuning()
     steps_per_row: float = 1.3
     n_correction_steps: int = 500
-    schedule: str = "late-decay"
+    second_cycle: int = 0
 
-    def most_steps(self, n_rows: int) -> int:
-        """Steps after which training ends at the latest."""
+    def n_steps_for(self, n_rows: int) -> int:
+        """Steps of the training of some rows."""
         small, large = self.n_steps
         return min(large, max(small, round(self.steps_per_row * n_rows)))
 
@@ -77,10 +79,9 @@ SINGLE = Recipe(1, (0.0,), None, 2e-3, (4500, 4500), refit=True)
 # Several members, trained faster: their mean smooths what a high rate leaves rough.
 _GENTLE = FineTuning(epochs=0.1, rate=0.3)
 PRESETS: dict[str, Recipe] = {
-    # Few steps, with a high rate that falls to 0 in them: few members stop before the end.
-    "fast": Recipe(4, (0.0, 0.1), 2, 1e-2, (600, 2400), True, _GENTLE, 0.3, 150, "one-cycle"),
-    "default": Recipe(8, (0.0, 0.1), 4, 5e-3, (6000, 12_000), True, _GENTLE),
-    "best": Recipe(16, (0.0, 0.1), 8, 5e-3, (12_000, 36_000), True, _GENTLE),
+    "fast": Recipe(4, (0.0, 0.1), 2, 1e-2, (600, 2400), True, _GENTLE, 0.3, 150),
+    "default": Recipe(8, (0.0, 0.1), 4, 1e-2, (1500, 4800), True, _GENTLE, 0.5, 500, second_cycle=4),
+    "best": Recipe(16, (0.0, 0.1), 8, 1e-2, (2000, 7200), True, _GENTLE, 0.75, 1000, second_cycle=4),
 }
 _DEFAULT = "default"
 # Methods that are trained with several members unless the user says otherwise.

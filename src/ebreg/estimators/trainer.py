@@ -131,7 +131,8 @@ class Trainer:
         )
         if self.recipe.n_members == 1:
             return config
-        return defaults.member_config(config, self.n_iter_no_change, self.recipe)
+        is_limited = self.max_iter is not None
+        return defaults.member_config(config, self.n_iter_no_change, is_limited, self.recipe)
 
     def correct(
         self,
