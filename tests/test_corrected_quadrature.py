@@ -150,13 +150,14 @@ def test_nodes_that_do_not_suit_a_member_are_noticed():
     scales = torch.tensor([1.0, 0.02, 1.0], dtype=F64)
     q = torch.distributions.Normal(torch.tensor([0.0, 0.01, 9.0], dtype=F64), scales)
     members = CorrectedMembers(
+        proposals=None,
         weights=torch.ones(1, dtype=F64),
         in_tiles=True,
+        log_q=None,
         at=lambda nodes, _: (q.log_prob(nodes)[:, None], torch.sin(nodes)[:, None]),
         merge=None,
         log_z_by_draws=None,
         over_background=None,
-        share=torch.zeros(()),
     )
     tile = _Tile.of(members, torch.linspace(-4, 4, 65, dtype=F64)[:, None].expand(-1, 3), slice(0, 3))
     assert (tile.missed > _MOST_MISSED).tolist() == [False, True, True]

@@ -8,7 +8,7 @@ import torch
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor, methods, networks
 from ebreg.corrections import in_turn
-from ebreg.estimators.trainer import kept_nlls
+from ebreg.estimators.pilot import kept_nlls
 from ebreg.models import ResidualModel
 from ebreg.training import Training, correction
 from ebreg.training.correction import frozen, has_gained

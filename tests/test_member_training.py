@@ -335,13 +335,13 @@ def test_other_rows_or_members_are_another_run(tmp_path):
 
 def test_ctrl_c_keeps_the_best_weights_of_every_member(candidates):
     def interrupt(n_epochs: int) -> None:
-        if n_epochs == 6:
+        if n_epochs == 4:
             signal.raise_signal(signal.SIGINT)
 
     method = build()
     result = fit(method, data(), held_out(), IMPATIENT, progress=False, after_epoch=interrupt)
     assert result.interrupted
-    assert len(result.history) == 6
+    assert len(result.history) == 4
     for e in range(E):
         best = result.best_epoch[e]
         kept = block_of(result.history, best, e)

@@ -167,9 +167,9 @@ def test_one_row_of_many_is_taken_from_its_chunk_alone(monkeypatch):
 
 def test_more_nodes_or_draws_mean_fewer_rows_at_once():
     one, two = model_of(1), model_of(2)
-    assert chunks.Chunks(one, torch.zeros(9, 3)).n_rows == 256
-    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(max_nodes=16384)).n_rows == 32
-    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(n_nodes=16)).n_rows == 256
+    assert chunks.Chunks(one, torch.zeros(9, 3)).n_rows == 512
+    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(max_nodes=16384)).n_rows == 64
+    assert chunks.Chunks(one, torch.zeros(9, 3), Accuracy(n_nodes=16)).n_rows == 512
     assert chunks.Chunks(two, torch.zeros(9, 3), Accuracy(max_draws=2**17)).n_rows == 8
     assert chunks.Chunks(two, torch.zeros(9, 3), Accuracy(max_draws=2**30)).n_rows == 1
 

@@ -63,13 +63,15 @@ class Standardizer(Float64Module):
         checks.finite(name, values)
         values = values.double()
         # In units of the largest value no square overflows or vanishes.
-        unit = values.abs().amax(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
-        mean = (values / unit).mean(dim=0)
-        spread = ((values / unit - mean) ** 2).mean(dim=0).sqrt()
+        ends = torch.stack(values.aminmax(dim=0))
+        unit = ends.abs().amax(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+        relative = values / unit
+        mean = relative.mean(dim=0)
+        spread = relative.sub_(mean).square_().mean(dim=0).sqrt()
         # Rounding alone spreads a constant column by about its last digit.
         scale = torch.where(spread > 1e-14, unit * spread, 1.0)
         units = cls(unit * mean, scale, name)
-        if not torch.isfinite(units(values)).all():
+        if not torch.isfinite(units(ends)).all():
             raise ValueError(f"{name} spans more than float64 can hold; divide it by a constant")
         return units
 

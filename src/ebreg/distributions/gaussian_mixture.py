@@ -404,7 +404,8 @@ class GaussianMixture(Distribution):
             rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
             some = exact[rows]
             nodes, is_bounded = some._curve_nodes()
-            log_prob = some.at_nodes(unit=some.stddev[:, 0]).log_prob(nodes)  # but for a constant
+            positions = some.at_nodes(unit=some.stddev[:, 0])
+            log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
             yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS)
 
     def _curve_nodes(self) -> tuple[Tensor, tuple[bool, bool]]:

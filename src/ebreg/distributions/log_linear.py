@@ -86,17 +86,17 @@ class LogLinear:
     @property
     def mean(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._parts.first + self._parts.span * self._moments[0]
+        return self._parts.first + self._parts.span * self._relative_mean
 
     @property
     def variance(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._parts.span**2 * self._moments[1]
+        return self._parts.span**2 * self._relative_variance
 
     @property
     def stddev(self) -> Tensor:
         """Shape (B, 1)."""
-        return self._parts.span * gradients.sqrt(self._moments[1])  # no square of a huge or tiny unit
+        return self._parts.span * gradients.sqrt(self._relative_variance)  # no square of a huge or tiny unit
 
     @property
     def covariance(self) -> Tensor:
@@ -266,20 +266,36 @@ class LogLinear:
     def _is_tracked(self) -> bool:
         return gradients.tracked(self._parts.log_f)
 
+    # Mean and variance in units of the span, (B, 1) each. What is kept has no graph.
+
     @property
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        # Mean and variance in units of the span, (B, 1) each. What is kept has no graph.
-        return self._mean_and_variance() if self._is_tracked else self._kept_moments
+    def _relative_mean(self) -> Tensor:
+        return self._mean() if self._is_tracked else self._kept_mean
 
     @cached_property
-    def _kept_moments(self) -> tuple[Tensor, Tensor]:
+    def _kept_mean(self) -> Tensor:
         with torch.no_grad():
-            return self._mean_and_variance()
+            return self._mean()
 
-    def _mean_and_variance(self) -> tuple[Tensor, Tensor]:
+    def _mean(self) -> Tensor:
+        parts = self._parts
+        centre = torch.addcmul(parts.z[:, :-1], parts.width, segments.mean_position(parts.rise))
+        mass, left, right = parts.mass[:, 1:-1], parts.mass[:, :1], parts.mass[:, -1:]
+        tails = right * (parts.z[:, -1:] + 1 / parts.rate_right) - left / parts.rate_left
+        return (mass * centre).sum(dim=1, keepdim=True) + tails
+
+    @property
+    def _relative_variance(self) -> Tensor:
+        return self._variance() if self._is_tracked else self._kept_variance
+
+    @cached_property
+    def _kept_variance(self) -> Tensor:
+        with torch.no_grad():
+            return self._variance()
+
+    def _variance(self) -> Tensor:
         centre, spread = self._segment_moments()
-        mean = (self._parts.mass * centre).sum(dim=1, keepdim=True)
-        return mean, (self._parts.mass * ((centre - mean) ** 2 + spread)).sum(dim=1, keepdim=True)
+        return (self._parts.mass * ((centre - self._relative_mean) ** 2 + spread)).sum(dim=1, keepdim=True)
 
     def _segment_moments(self) -> tuple[Tensor, Tensor]:
         # Mean and variance of z inside each segment, (B, N + 1).

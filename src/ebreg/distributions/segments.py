@@ -28,6 +28,15 @@ def moments(rise: Tensor) -> tuple[Tensor, Tensor]:
     return torch.where(rise > 0, 1 - first, first), (second - first**2).clamp_min(0)
 
 
+def mean_position(rise: Tensor) -> Tensor:
+    """The mean alone, for less: of any shape."""
+    is_flat = rise.abs() < _FLAT
+    # Not differentiated through the branch that is left out, where a rise of 0 would give NaN.
+    steep = torch.where(is_flat, 1.0, rise)
+    mean = -torch.expm1(-steep.clamp_min(-_STEEP)).reciprocal() - steep.reciprocal()
+    return torch.where(is_flat, 0.5 + rise / 12, mean)
+
+
 def share_below(t: Tensor, rise: Tensor) -> Tensor:
     """Share of the mass at positions below t; two of one shape."""
     return _ShareBelow.apply(t, rise)

@@ -189,6 +189,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             dropout=self.dropout,
             n_draws=self.n_draws,
             learning_rate=self.learning_rate,
+            n_components=self.n_components,
             refit=self.refit,
         )
         if recipe.n_members == 1:
@@ -265,9 +266,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         with seeded(seed):
             own = CustomNetworks.of(self)
             residual = self._method_name == ResidualNCE.name
-            blueprint = Blueprint.of(
-                rows, train, self.n_components, self.width, own, self.proposal, recipe, residual
-            )
+            blueprint = Blueprint.of(rows, train, self.width, own, self.proposal, recipe, residual)
             model = self._model_class(residual).of(blueprint.networks(), blueprint.units)
             if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
                 model.check_heads(train.x, train.y)

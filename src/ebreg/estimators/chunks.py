@@ -13,7 +13,7 @@ from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
 # Rows at once, with one target and with several, at the default accuracy: a chunk then needs well below a
 # gigabyte. More nodes or draws mean fewer rows. Mixtures have neither.
-_ROWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 256, 32, 512
+_ROWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 512, 32, 1024
 # Bytes that are kept, padding included; chunks beyond it are made again for every question.
 KEPT_BYTES = 2**30
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 from ebreg._utils import checks
-from ebreg.estimators.recipe import Recipe
+from ebreg.estimators.recipe import Pace
 from ebreg.training.config import TrainingConfig
 
 _FEWEST_EPOCHS = 10
@@ -16,8 +16,6 @@ _STEPS_WITHOUT_VALIDATION = 600
 _CORRECTION_TUNING = 0.3
 # A validation costs as much as several steps, so not every epoch of a small table has one.
 _STEPS_BETWEEN_VALIDATIONS = 32
-# Of members, as a share of the epochs of their first cycle.
-_PATIENCE = 0.3
 
 
 def batch_size(n_rows: int) -> int:
@@ -52,7 +50,7 @@ def training_config(
     max_iter: int | None,
     batch: int | None,
     n_iter_no_change: int | None,
-    recipe: Recipe,
+    pace: Pace,
     weight_decay: float,
     seed: int,
 ) -> TrainingConfig:
@@ -60,7 +58,7 @@ def training_config(
     batch = batch_size(n_rows) if batch is None else checks.at_least("batch_size", batch, 1)
     n_batches = -(-n_rows // batch)
     if max_iter is None:
-        steps = recipe.n_steps_for(n_rows)
+        steps = pace.most_steps(n_rows)
         steps = steps if validated else min(steps, max(_STEPS_WITHOUT_VALIDATION, 2 * n_rows))
         max_iter = max(_FEWEST_EPOCHS, -(-steps // n_batches))
     max_iter = checks.at_least("max_iter", max_iter, 1)
@@ -70,7 +68,7 @@ def training_config(
     return TrainingConfig(
         epochs=max_iter,
         batch_size=batch,
-        learning_rate=recipe.learning_rate,
+        learning_rate=pace.learning_rate,
         weight_decay=weight_decay,
         patience=checks.at_least("n_iter_no_change", n_iter_no_change, 1) if validated else None,
         anchor=max_iter // 3 if validated else None,
@@ -80,31 +78,25 @@ def training_config(
 
 
 def member_config(
-    config: TrainingConfig, n_iter_no_change: int | None, is_limited: bool, recipe: Recipe
+    config: TrainingConfig, n_iter_no_change: int | None, pace: Pace, n_members: int
 ) -> TrainingConfig:
     """The settings of a training of several members, from those of one.
 
     Every member keeps the epoch that is best on its own rows: their mistakes in that are not the same. The
-    learning rate falls to 0, in a second cycle again for members that still learn then.
-
-    Args:
-        config: Settings of a training of one member.
-        n_iter_no_change: What the user gave, if anything.
-        is_limited: Whether the user gave a number of epochs.
-        recipe: Settings that the library chose.
+    learning rate falls at the end, for members that still learn then.
     """
-    config = replace(
+    patience, growth = config.patience, 0.0
+    if n_iter_no_change is None and patience is not None:
+        patience = max(2 * config.validation_every, round(pace.patience * config.epochs))
+        growth = pace.patience_growth
+    return replace(
         config,
-        schedule="one-cycle",
+        schedule=pace.schedule,
         anchor=None,
-        validation_rows=config.validation_rows * recipe.n_members,
+        patience=patience,
+        patience_growth=growth,
+        validation_rows=config.validation_rows * n_members,
     )
-    if n_iter_no_change is not None or config.patience is None:
-        return config
-    first = config.epochs
-    patience = max(2 * config.validation_every, round(_PATIENCE * first))
-    second = 0 if is_limited else recipe.second_cycle * first
-    return replace(config, patience=patience, first_cycle=first, epochs=first + second)
 
 
 def n_correction_tuning_epochs(n_epochs: int) -> int:
@@ -113,13 +105,13 @@ def n_correction_tuning_epochs(n_epochs: int) -> int:
 
 
 def fine_tuning_config(
-    n_rows: int, n_epochs: int, batch: int | None, recipe: Recipe, weight_decay: float, seed: int
+    n_rows: int, n_epochs: int, batch: int | None, learning_rate: float, weight_decay: float, seed: int
 ) -> TrainingConfig:
     """The settings of fine-tuning on all rows, down to a learning rate of zero."""
     return TrainingConfig(
         epochs=n_epochs,
         batch_size=batch_size(n_rows) if batch is None else batch,
-        learning_rate=recipe.fine_tuning.rate * recipe.learning_rate,
+        learning_rate=learning_rate,
         weight_decay=weight_decay,
         schedule="one-cycle",
         averaging=2.0,

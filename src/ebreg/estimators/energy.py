@@ -30,7 +30,8 @@ class EnergyRegressor(DistributionRegressor):
             on its features.
         dropout: Rate of dropout in the library's backbone, or one rate for each member; None: 0 for one half
             of the members, 0.1 for the other.
-        n_components: Number of Gaussians in the mixture that is the proposal.
+        n_components: Number of Gaussians in the mixture that is the proposal; None: 5 for each of several
+            members, whose mean has several times as many, and 8 for a single one.
         width: Width of the hidden layers.
         n_draws: Draws for each row and step; None: by the preset for ``"residual-nce"``, 16 of the proposal
             for the joint methods, 1,024 of the noise for the fixed ones.
@@ -90,7 +91,7 @@ class EnergyRegressor(DistributionRegressor):
         preset: str = "default",
         n_members: int | None = None,
         dropout: float | Sequence[float] | None = None,
-        n_components: int = 8,
+        n_components: int | None = None,
         width: int = 64,
         n_draws: int | None = None,
         sigmas: Sequence[float] | None = None,

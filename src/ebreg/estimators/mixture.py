@@ -28,7 +28,8 @@ class MixtureDensityRegressor(DistributionRegressor):
             of your own.
         dropout: Rate of dropout in the library's backbone, or one rate for each member; None: 0 for one half
             of the members, 0.1 for the other.
-        n_components: Number of Gaussians in the mixture.
+        n_components: Number of Gaussians in the mixture; None: 5 for each of several members, whose mean has
+            several times as many, and 8 for a single one.
         width: Width of the hidden layers.
         n_draws: Draws of the mixture for each row and step, for the teacher; None: 16.
         backbone: A torch module that maps a batch of inputs to features (B, H). A copy of it is trained, on
@@ -79,7 +80,7 @@ class MixtureDensityRegressor(DistributionRegressor):
         preset: str = "default",
         n_members: int | None = None,
         dropout: float | Sequence[float] | None = None,
-        n_components: int = 8,
+        n_components: int | None = None,
         width: int = 64,
         n_draws: int | None = None,
         backbone: nn.Module | None = None,

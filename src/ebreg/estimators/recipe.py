@@ -26,6 +26,37 @@ class FineTuning:
 
 
 @dataclass(frozen=True)
+class Pace:
+    """How fast a training goes, and for how long.
+
+    Attributes:
+        learning_rate: Highest learning rate of Adam.
+        n_steps: Steps after which it ends at the latest, for a small table and for a large one.
+        steps_per_row: Steps for each row, between those of a small table and of a large one.
+        schedule: Of the learning rate of several members.
+        patience: Of early stopping with several members, as a share of the epochs.
+        patience_growth: See :class:`ebreg.training.TrainingConfig`; with several members.
+    """
+
+    learning_rate: float
+    n_steps: tuple[int, int]
+    steps_per_row: float = 1.3
+    schedule: str = "late-decay"
+    patience: float = 1 / 12
+    patience_growth: float = 0.5
+
+    def most_steps(self, n_rows: int) -> int:
+        """Steps after which training ends at the latest."""
+        small, large = self.n_steps
+        return min(large, max(small, round(self.steps_per_row * n_rows)))
+
+
+def _short(n_steps: tuple[int, int], steps_per_row: float) -> Pace:
+    # A high rate that rises and falls to 0 in few steps: most members learn until the end.
+    return Pace(1e-2, n_steps, steps_per_row, "one-cycle", patience=0.3, patience_growth=0.0)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """Settings of a fit.
 
@@ -33,32 +64,29 @@ class Recipe:
         n_members: E.
         dropout: Rates, given to the members in turn.
         n_draws: Draws for each row and step; None: as many as the method needs.
-        learning_rate: Highest learning rate of Adam.
-        n_steps: Steps of the training, of its first cycle if there may be two, for a small table and for a
-            large one.
+        pace: Of the training.
         refit: Whether to fine-tune on all rows at the end.
         fine_tuning: How.
-        steps_per_row: Steps for each row, between those of a small table and of a large one.
         n_correction_steps: Steps of the training of a correction at least.
-        second_cycle: Epochs of a second cycle for members that still gain at the end of the first, as a
-            multiple of those of the first; 0: there is only one.
+        n_components: K.
+        pilot: The pace of a short training before, which is enough for most tables; None: there is none. See
+            :mod:`ebreg.estimators.pilot`.
     """
 
     n_members: int
     dropout: tuple[float, ...]
     n_draws: int | None
-    learning_rate: float
-    n_steps: tuple[int, int]
+    pace: Pace
     refit: bool
     fine_tuning: FineTuning = FineTuning()
-    steps_per_row: float = 1.3
     n_correction_steps: int = 500
-    second_cycle: int = 0
+    n_components: int = 5  # of each member: their mean has several times as many
+    pilot: Pace | None = None
 
-    def n_steps_for(self, n_rows: int) -> int:
-        """Steps of the training of some rows."""
-        small, large = self.n_steps
-        return min(large, max(small, round(self.steps_per_row * n_rows)))
+    @property
+    def learning_rate(self) -> float:
+        """Highest learning rate of the training."""
+        return self.pace.learning_rate
 
     @property
     def n_settings(self) -> int:
@@ -75,13 +103,17 @@ class Recipe:
 
 
 # One member, trained as version 0.1 did: for the paper's methods and for networks of the user's own.
-SINGLE = Recipe(1, (0.0,), None, 2e-3, (4500, 4500), refit=True)
+SINGLE = Recipe(1, (0.0,), None, Pace(2e-3, (4500, 4500)), refit=True, n_components=8)
 # Several members, trained faster: their mean smooths what a high rate leaves rough.
-_GENTLE = FineTuning(epochs=0.1, rate=0.3)
+_GENTLE, _RATES = FineTuning(epochs=0.1, rate=0.3), (0.0, 0.1)
 PRESETS: dict[str, Recipe] = {
-    "fast": Recipe(4, (0.0, 0.1), 2, 1e-2, (600, 2400), True, _GENTLE, 0.3, 150),
-    "default": Recipe(8, (0.0, 0.1), 4, 1e-2, (1500, 4800), True, _GENTLE, 0.5, 500, second_cycle=4),
-    "best": Recipe(16, (0.0, 0.1), 8, 1e-2, (2000, 7200), True, _GENTLE, 0.75, 1000, second_cycle=4),
+    "fast": Recipe(4, _RATES, 2, _short((600, 2400), 0.3), True, _GENTLE, 150),
+    "default": Recipe(
+        8, _RATES, 4, Pace(5e-3, (6000, 12_000)), True, _GENTLE, pilot=_short((1500, 4800), 0.5)
+    ),
+    "best": Recipe(
+        16, _RATES, 8, Pace(5e-3, (12_000, 36_000)), True, _GENTLE, pilot=_short((2000, 7200), 0.75)
+    ),
 }
 _DEFAULT = "default"
 # Methods that are trained with several members unless the user says otherwise.
@@ -95,7 +127,7 @@ def find_recipe(method: str, preset: str, has_own_networks: bool, **given: Any) 
         method: Name of the training method.
         preset: A name in ``PRESETS``.
         has_own_networks: Whether the user brought a network.
-        given: Fields of a recipe.
+        given: Fields of a recipe, and ``learning_rate``.
     """
     checks.one_of("preset", preset, PRESETS)
     many = PRESETS[preset] if method in _WITH_MEMBERS and not has_own_networks else SINGLE
@@ -115,4 +147,7 @@ def find_recipe(method: str, preset: str, has_own_networks: bool, **given: Any) 
         recipe = replace(recipe, dropout=member_rates(dropout, n_members))
     elif n_members == 1:
         recipe = replace(recipe, dropout=(0.0,))
+    learning_rate = given.pop("learning_rate", None)
+    if learning_rate is not None:
+        recipe = replace(recipe, pace=replace(recipe.pace, learning_rate=learning_rate), pilot=None)
     return replace(recipe, **{name: value for name, value in given.items() if value is not None})

@@ -11,8 +11,8 @@ from typing import Any
 from ebreg._utils.stack_level import stack_level
 from ebreg.corrections import CorrectionNCE, in_turn
 from ebreg.errors import TrustWarning
-from ebreg.estimators import defaults
-from ebreg.estimators.recipe import Recipe
+from ebreg.estimators import defaults, pilot
+from ebreg.estimators.recipe import Pace, Recipe
 from ebreg.methods import Method
 from ebreg.training import Deadline, HeldOut, TrainingConfig, fit
 from ebreg.training.batches import TensorData, weights_of
@@ -68,9 +68,12 @@ class Trainer:
         """Train in place, and fine-tune on all rows; returns the record of the first training and of all."""
         first, correction = in_turn(method)
         shares = _SHARES if correction is None else _SHARES_WITH_CORRECTION
-        training = final = self.train(first, data, validation, shares.train)
-        if correction is not None and validation is not None and self._goes_on(final):
-            final = self.correct(correction, data, validation, final, shares.correct)
+        training, pace = self.train(first, data, validation, shares.train)
+        final = training
+        if validation is None or not self._goes_on(final, passes=1):
+            correction, shares = None, _SHARES
+        if correction is not None:
+            final = self.correct(correction, data, validation, final, pace, shares.correct)
         held_out = isinstance(validation, HeldOut)
         if isinstance(validation, HeldOut) and training.best_epoch is not None:
             # In double precision: members have close densities, and weights magnify rounding errors.
@@ -79,16 +82,17 @@ class Trainer:
         if not self.recipe.refit or not self._goes_on(final) or not (held_out or len(data) < len(all_rows)):
             return training, final
         n_epochs = self.recipe.fine_tuning.n_epochs(_n_epochs_kept(training))
-        final = self.fine_tune(first, all_rows, n_epochs, final, shares.fine_tune)
+        final = self.fine_tune(first, all_rows, n_epochs, final, pace, shares.fine_tune)
         if correction is not None and self._goes_on(final):
-            final = self.correct_again(correction, all_rows, final)
+            final = self.correct_again(correction, all_rows, final, pace)
         return training, final
 
-    def _goes_on(self, training: Training) -> bool:
-        # Whether there is time for another part, and for what it takes before its first step.
-        return not training.interrupted and (
-            self.deadline is None or self.deadline.seconds_left > _FEWEST_SECONDS
-        )
+    def _goes_on(self, training: Training, passes: int = 0) -> bool:
+        # Whether there is time for another part, and for what it takes before its first step: a part that
+        # looks at many rows for that needs a training that came so many times through the rows.
+        if training.interrupted or (training.out_of_time and len(training.history) <= passes):
+            return False
+        return self.deadline is None or self.deadline.seconds_left > _FEWEST_SECONDS
 
     def _until(self, share: float) -> Deadline | None:
         return None if self.deadline is None else self.deadline.part(share)
@@ -99,7 +103,7 @@ class Trainer:
         data: TensorData,
         validation: TensorData | HeldOut | None,
         share: float = 1.0,
-    ) -> Training:
+    ) -> tuple[Training, Pace]:
         """Train in place; with validation rows, the weights of the best epoch are kept.
 
         Args:
@@ -107,32 +111,69 @@ class Trainer:
             data: Training rows.
             validation: Validation rows, if any.
             share: Of the time, that may have passed at the end.
+
+        Returns:
+            The record of the training whose weights were kept, and its pace.
         """
-        config, deadline = self._config(data, validation), self._until(share)
-        training = fit(method, data, validation, config, progress=self._progress, deadline=deadline)
+        deadline = self._until(share)
+        if self._has_pilot(validation):
+            training, pace = self._train_twice(method, data, validation, deadline)
+        else:
+            pace = self.recipe.pace
+            training = self._fit(method, data, validation, pace, deadline)
         if training.out_of_time and len(training.history) == 1:
             _warn_of_first_pass()
         if training.best_epoch is not None and validation is not None:
-            _warn_if_diverged(kept_nll(training), data, validation)
+            _warn_if_diverged(pilot.kept_nll(training), data, validation)
         if training.interrupted:
             _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
-        return training
+        return training, pace
 
-    def _config(self, data: TensorData, validation: TensorData | HeldOut | None) -> TrainingConfig:
+    def _has_pilot(self, validation: TensorData | HeldOut | None) -> bool:
+        # Settings of the user's are those of one training.
+        is_given = self.max_iter is not None or self.n_iter_no_change is not None
+        return self.recipe.pilot is not None and isinstance(validation, HeldOut) and not is_given
+
+    def _train_twice(
+        self, method: Method, data: TensorData, validation: Any, deadline: Deadline | None
+    ) -> tuple[Training, Pace]:
+        # A short training, and a long one from the same start where the members still gain at its end.
+        assert self.recipe.pilot is not None
+        short, long = self.recipe.pilot, self.recipe.pace
+        start = copy.deepcopy(method.state_dict())
+        first = self._fit(method, data, validation, short, deadline)
+        if not pilot.goes_on(first, deadline):
+            return first, short
+        kept = copy.deepcopy(method.state_dict())
+        method.load_state_dict(start)
+        second = self._fit(method, data, validation, long, deadline)
+        better, pace = pilot.better((first, short), (second, long))
+        if better is first:
+            method.load_state_dict(kept)
+        return replace(better, interrupted=second.interrupted, seconds=first.seconds + second.seconds), pace
+
+    def _fit(
+        self, method: Method, data: TensorData, validation: Any, pace: Pace, deadline: Deadline | None
+    ) -> Training:
+        config = self._config(data, validation, pace)
+        return fit(method, data, validation, config, progress=self._progress, deadline=deadline)
+
+    def _config(
+        self, data: TensorData, validation: TensorData | HeldOut | None, pace: Pace
+    ) -> TrainingConfig:
         config = defaults.training_config(
             _n_rows(data, validation),
             validated=validation is not None,
             max_iter=self.max_iter,
             batch=self.batch_size,
             n_iter_no_change=self.n_iter_no_change,
-            recipe=self.recipe,
+            pace=pace,
             weight_decay=self.weight_decay,
             seed=self.seed,
         )
         if self.recipe.n_members == 1:
             return config
-        is_limited = self.max_iter is not None
-        return defaults.member_config(config, self.n_iter_no_change, is_limited, self.recipe)
+        return defaults.member_config(config, self.n_iter_no_change, pace, self.recipe.n_members)
 
     def correct(
         self,
@@ -140,6 +181,7 @@ class Trainer:
         data: TensorData,
         validation: TensorData | HeldOut | None,
         before: Training,
+        pace: Pace,
         share: float = 1.0,
     ) -> Training:
         """Train a correction of what was trained before; returns the record of both trainings."""
@@ -147,7 +189,7 @@ class Trainer:
             method,
             data,
             validation,
-            self._config(data, validation),
+            self._config(data, validation, pace),
             before,
             self.recipe.n_correction_steps if self.max_iter is None else 1,
             progress=self._progress,
@@ -157,15 +199,23 @@ class Trainer:
             _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
         return training
 
-    def correct_again(self, method: CorrectionNCE, data: TensorData, before: Training) -> Training:
+    def correct_again(
+        self, method: CorrectionNCE, data: TensorData, before: Training, pace: Pace
+    ) -> Training:
         """Fine-tune a correction of what was fine-tuned; members without one stay without."""
         if method.correction.is_zero.all():
             return before
         n_epochs = defaults.n_correction_tuning_epochs(sum("nce" in entry for entry in before.history))
-        return self._tuned(fit_correction_again, method, data, n_epochs, before, 1.0)
+        return self._tuned(fit_correction_again, method, data, n_epochs, before, pace, 1.0)
 
     def fine_tune(
-        self, method: Method, data: TensorData, n_epochs: int, before: Training, share: float = 1.0
+        self,
+        method: Method,
+        data: TensorData,
+        n_epochs: int,
+        before: Training,
+        pace: Pace,
+        share: float = 1.0,
     ) -> Training:
         """Train on all rows, those for validation included; returns the record of all trainings.
 
@@ -176,9 +226,10 @@ class Trainer:
             data: All rows.
             n_epochs: Number of epochs.
             before: The record of all trainings before.
+            pace: Of the training before.
             share: Of the time, that may have passed at the end.
         """
-        return self._tuned(fit, method, data, n_epochs, before, share)
+        return self._tuned(fit, method, data, n_epochs, before, pace, share)
 
     def _tuned(
         self,
@@ -187,10 +238,12 @@ class Trainer:
         data: TensorData,
         n_epochs: int,
         before: Training,
+        pace: Pace,
         share: float,
     ) -> Training:
+        rate = self.recipe.fine_tuning.rate * pace.learning_rate
         config = defaults.fine_tuning_config(
-            len(data), n_epochs, self.batch_size, self.recipe, self.weight_decay, self.seed
+            len(data), n_epochs, self.batch_size, rate, self.weight_decay, self.seed
         )
         best = copy.deepcopy(method.state_dict())
         training = train(method, data, config=config, progress=self._progress, deadline=self._until(share))
@@ -233,20 +286,6 @@ def _n_epochs_kept(training: Training) -> int:
 def _n_rows(data: TensorData, validation: TensorData | HeldOut | None) -> int:
     # That a member is trained on.
     return len(data) - (validation.index.shape[1] if isinstance(validation, HeldOut) else 0)
-
-
-def kept_nll(training: Training) -> float:
-    """NLL of the validation rows with the weights that were kept; the mean over the members."""
-    nlls = kept_nlls(training)
-    return sum(nlls) / len(nlls)
-
-
-def kept_nlls(training: Training) -> list[float]:
-    """The same of each member; one number where members share their validation rows."""
-    best, history = training.best_epoch, training.history
-    if not isinstance(best, list):
-        return [history[-1 if best is None else best]["validation_nll"]]
-    return [history[epoch][f"validation_nll_{i}"] for i, epoch in enumerate(best)]
 
 
 def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData | HeldOut) -> None:

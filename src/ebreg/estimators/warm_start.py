@@ -17,12 +17,12 @@ def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
     for name in ("backbone", "proposal", "energy"):
         if getattr(own, name) is not getattr(fitted, name):
             raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")
-    asked = {name: getattr(regressor, name) for name in ("n_components", "width")}
+    recipe = regressor._recipe()
+    asked = {"n_components": recipe.n_components, "width": regressor.width}
     if fitted.proposal is None:
         asked["proposal"] = regressor.proposal
     for name, now in asked.items():
         _check_same(name, getattr(regressor.design_, name), now)
-    recipe = regressor._recipe()  # it depends on the others
     _check_same("n_members", regressor.design_.n_members, recipe.n_members)
     _check_same("dropout", regressor.design_.dropout, recipe.member_dropout)
     if regressor.design_.residual != (regressor._method_name == ResidualNCE.name):

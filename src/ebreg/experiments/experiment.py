@@ -24,7 +24,7 @@ from ebreg.training.config import TrainingConfig
 from ebreg.training.correction import fit_correction
 
 # What runs had before these were settings.
-_LATER = {"patience_growth": 0.0, "first_cycle": None, "n_members": 1, "dropout": []}
+_LATER = {"patience_growth": 0.0, "n_members": 1, "dropout": []}
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ebreg.errors import UndefinedError
 from ebreg.models import heads, members
 from ebreg.models.calibration import Calibration
 from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.models.tiles import in_tiles
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
 from ebreg.predictive import Accuracy, Predictive, Unnormalized, accuracy_or_default, ascend
 from ebreg.units import Bounds, Standardizer, Units
@@ -21,7 +22,6 @@ from ebreg.units import Bounds, Standardizer, Units
 # Inputs further out than this many standard deviations are clamped: networks overflow in the end.
 _FARTHEST = 1e6
 _N_CHECKED = 4  # rows of the first call of heads
-_TILE = 128  # rows of a product in single precision
 
 
 class Model(nn.Module):
@@ -256,16 +256,9 @@ class Model(nn.Module):
         return own and has_members and is_constant and len(x) > 0 and x.device.type == "cpu"
 
     def _features_in_tiles(self, x: Tensor) -> Tensor:
-        # In single precision, several times faster, the last bits of a product depend on the shapes of its
-        # factors. So all products have one shape: a row's features do not depend on the other rows.
         assert self.x_units is not None
         E, inputs = self.n_members, self.x_units(x).clamp(-_FARTHEST, _FARTHEST).float()
-        parts = []
-        for tile in inputs.split(_TILE):
-            rows = torch.cat([tile, tile.new_zeros(_TILE - len(tile), tile.shape[1])])
-            h = self.backbone(members.repeated(rows, E)).view(E, _TILE, -1)
-            parts.append(h[:, : len(tile)])
-        return torch.cat(parts, dim=1).flatten(0, 1)
+        return in_tiles(lambda rows: self.backbone(members.repeated(rows, E)), inputs, 1, E)
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)

@@ -15,6 +15,7 @@ from ebreg._utils import gradients
 from ebreg.models import members
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
+from ebreg.models.tiles import in_tiles
 from ebreg.networks import Networks
 from ebreg.predictive import (
     Accuracy,
@@ -38,6 +39,8 @@ _N_POINTS_OF_MEANS = 128
 _FARTHEST = 1e6
 
 
+# Of nodes (N, b) and the numbers of their rows, (b,).
+LogDensities = Callable[[Tensor, Tensor], Tensor]
 AtNodes = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
@@ -116,7 +119,9 @@ class ResidualModel(EnergyModel):
         """See :meth:`Model.member_log_prob`; the normaliser is that of a few points of q."""
         with evaluation_mode(self):
             h, y = self.finite_features(x), self.standardize(y)
-            log_p = self._f_for_prediction(h, y) - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
+            log_p = self._f_for_prediction(h, y)
+            if not self._is_proposal:
+                log_p = log_p - self._log_mean_exp_g(h, _N_POINTS_IN_TRAINING)
         return log_p - self.y_units.scale.log().sum()
 
     def _answer(self, x: Tensor, accuracy: Accuracy) -> Predictive:
@@ -137,42 +142,54 @@ class ResidualModel(EnergyModel):
 
         is_tracked = gradients.tracked(parts.h, *self.parameters())
         together = CorrectedMembers(
+            parts.proposal,
             calibration.weights,
             not is_tracked,
-            self._at_nodes(parts) if is_tracked else self._at_nodes_in_tiles(parts),
+            *(self._at_nodes(parts) if is_tracked else self._at_nodes_in_tiles(parts, merged)),
             lambda log_z: members.merge(parts, calibration, log_z),
             log_z_by_draws,
             lambda log_p, y: members.over_background(log_p, y[..., None], parts.proposal, calibration),
-            calibration.background_share,
         )
         return corrected_quadrature(together, merged, accuracy)
 
-    def _at_nodes(self, parts: Unnormalized) -> AtNodes:
-        # Log q and g of all members at nodes, for gradients.
+    def _at_nodes(self, parts: Unnormalized) -> tuple[LogDensities, AtNodes]:
+        # Log q of all members at nodes, and with g, for gradients.
+        E = self.n_members
+        blocks = torch.arange(len(parts), device=parts.h.device).view(E, -1)
+
+        def log_q(nodes: Tensor, rows: Tensor) -> Tensor:
+            q, y = parts.proposal[blocks[:, rows].flatten()], nodes.repeat(1, E)[..., None]
+            return q.log_prob(y.to(parts.h.dtype)).double().unflatten(1, (E, -1))
+
         def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            E = self.n_members
-            blocks = torch.arange(len(parts), device=parts.h.device).view(E, -1)
             some, y = parts[blocks[:, rows].flatten()], nodes.repeat(1, E)[..., None]
             with torch.no_grad():
-                log_q: Tensor = some.proposal.log_prob(y.to(some.h.dtype)).double()
-            g = torch.where(log_q.isinf(), 0.0, some.energy(y) - log_q)  # far out both densities may be 0
-            return log_q.unflatten(1, (E, -1)), g.unflatten(1, (E, -1))
+                log_densities = log_q(nodes, rows)
+            energy = some.energy(y).unflatten(1, (E, -1))
+            # Far out both densities may be 0.
+            return log_densities, torch.where(log_densities.isinf(), 0.0, energy - log_densities)
 
-        return at
+        return log_q, at
 
-    def _at_nodes_in_tiles(self, parts: Unnormalized) -> AtNodes:
-        q, E, correction = parts.proposal, self.n_members, self.energy
+    def _at_nodes_in_tiles(self, parts: Unnormalized, merged: Unnormalized) -> tuple[LogDensities, AtNodes]:
+        # The same without gradients, in single precision.
+        E, correction = self.n_members, self.energy
         assert isinstance(correction, networks.Correction)
-        positions = q.at_nodes(q.mean[:, 0].view(E, -1).mean(dim=0).repeat(E))
-        w = correction.weights(parts.h).float().unflatten(0, (E, len(q) // E))
+        # From the centres of the rows, from which the nodes were made: they lose no digits.
+        positions = parts.proposal.at_nodes(merged.proposal.mean[:, 0].repeat(E))
+        w = in_tiles(correction.weights, parts.h.float(), E, E).unflatten(0, (E, len(merged)))
+
+        def log_q(nodes: Tensor, rows: Tensor) -> Tensor:
+            some = positions.of_block_rows(rows, E)
+            return some.log_prob(some.distances(nodes.repeat(1, E))).unflatten(1, (E, -1))
 
         def at(nodes: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
             some = positions.of_block_rows(rows, E)
             g = partial(correction.at, w[:, rows].flatten(0, 1))
-            log_q, values = in_single_precision(some, g, nodes.repeat(1, E))
-            return log_q.unflatten(1, (E, -1)), values.unflatten(1, (E, -1))
+            log_densities, values = in_single_precision(some, g, some.distances(nodes.repeat(1, E)))
+            return log_densities.unflatten(1, (E, -1)), values.unflatten(1, (E, -1))
 
-        return at
+        return log_q, at
 
     def _q_for_prediction(self, h: Tensor) -> Distribution:
         return self._tempered(super()._q_for_prediction(h))

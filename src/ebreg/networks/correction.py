@@ -85,11 +85,10 @@ class Correction(nn.Module):
             Shape (M, B) or (B,).
         """
         with torch.autocast(h.device.type, enabled=False):
-            return self.at(self.weights(h), u, log_q)
+            return self.at(self.weights(h.to(self.hidden.weight.dtype)), u, log_q)
 
     def weights(self, h: Tensor) -> Tensor:
-        """The coefficients w of rows: features (B, H) -> (B, C)."""
-        h = h.to(self.hidden.weight.dtype)
+        """The coefficients w of rows: features (B, H) -> (B, C), in their precision."""
         w: Tensor = self.coefficients(ACTIVATIONS["silu"](self.hidden(h)))
         return w
 

@@ -30,7 +30,6 @@ class NodeDensity(LogLinear):
         proposal: In the user's units.
         n_diagnostic_draws: Draws of the proposal that its diagnostics use.
         n_parts: Cubics cut every segment between the nodes given into so many.
-        moments: Mean and standard deviation, shape (B, 1) each, where they are known without the nodes.
     """
 
     def __init__(
@@ -42,10 +41,8 @@ class NodeDensity(LogLinear):
         proposal: Any,
         n_diagnostic_draws: int = 512,
         n_parts: int = 1,
-        moments: tuple[Tensor, Tensor] | None = None,
     ):
         super().__init__(nodes, log_f, bounded, n_parts)
-        self._known_moments = moments
         self.log_partition_error = log_partition_error
         self.proposal = proposal
         self.n_diagnostic_draws = n_diagnostic_draws
@@ -60,21 +57,6 @@ class NodeDensity(LogLinear):
         """Normalised, at ``nodes``, shape (B, n)."""
         parts = self._parts
         return parts.log_f - (parts.log_z + parts.log_unit)[:, None]
-
-    @property
-    def mean(self) -> Tensor:
-        """Shape (B, 1)."""
-        return super().mean if self._known_moments is None else self._known_moments[0]
-
-    @property
-    def stddev(self) -> Tensor:
-        """Shape (B, 1)."""
-        return super().stddev if self._known_moments is None else self._known_moments[1]
-
-    @property
-    def variance(self) -> Tensor:
-        """Shape (B, 1)."""
-        return super().variance if self._known_moments is None else self._known_moments[1].square()
 
     @property
     def effective_sample_size(self) -> Tensor:
@@ -94,7 +76,6 @@ class NodeDensity(LogLinear):
     def __getitem__(self, rows: Any) -> "NodeDensity":
         """Some of the rows: a number, a slice, row numbers or a mask."""
         rows = row_index(rows)
-        known = self._known_moments
         return NodeDensity(
             self._knots[rows],
             self._values[rows],
@@ -103,17 +84,12 @@ class NodeDensity(LogLinear):
             self.proposal[rows],
             self.n_diagnostic_draws,
             self._n_parts,
-            None if known is None else (known[0][rows], known[1][rows]),
         )
 
     def joined(self, others: Sequence["NodeDensity"]) -> "NodeDensity":
         """These rows and, below them, those of others."""
         parts = [self, *others]
         N = max(part._knots.shape[1] for part in parts)
-        known = [part._known_moments for part in parts if part._known_moments is not None]
-        moments = None
-        if len(known) == len(parts):
-            moments = torch.cat([mean for mean, _ in known]), torch.cat([stddev for _, stddev in known])
         return NodeDensity(
             torch.cat([pad(part._knots, N) for part in parts]),
             torch.cat([pad(part._values, N) for part in parts]),
@@ -122,13 +98,12 @@ class NodeDensity(LogLinear):
             self.proposal.joined([other.proposal for other in others]),
             self.n_diagnostic_draws,
             self._n_parts,
-            moments,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The data alone: what was derived from it is computed again.
         data = (self._knots, self._values, self.bounded, self.log_partition_error, self.proposal)
-        return NodeDensity, (*data, self.n_diagnostic_draws, self._n_parts, self._known_moments)
+        return NodeDensity, (*data, self.n_diagnostic_draws, self._n_parts)
 
     @property
     def _ratios(self) -> tuple[Tensor, Tensor]:
@@ -145,6 +120,8 @@ def pad(values: Tensor, N: int) -> Tensor:
     In the middle: the segments at both ends say how the tails fall off.
     """
     n = values.shape[1]
+    if n == N:
+        return values
     middle = n // 2
     repeated = values[:, middle : middle + 1].expand(-1, N - n)
     return torch.cat([values[:, :middle], repeated, values[:, middle:]], dim=1)

@@ -48,7 +48,6 @@ def refine(
     accuracy: Accuracy,
     n_parts: int = _N_PARTS,
     n_parts_again: int = _N_PARTS,
-    moments: tuple[Tensor, Tensor] | None = None,
 ) -> NodeDensity:
     """The density of a curve, in the user's units; rows that are not accurate enough get more nodes.
 
@@ -58,12 +57,8 @@ def refine(
         accuracy: Nodes and tolerance.
         n_parts: Parts into which cubics cut a segment between nodes.
         n_parts_again: The same in rows that get more nodes.
-        moments: Mean and standard deviation in the user's units, shape (B, 1) each, where they are known
-            without the curve; where log Z is less accurate than a fifth of the tolerance, those of the curve
-            are better, and are used.
     """
-    rows = torch.arange(len(target), device=target.h.device)
-    whole, is_rough = target, ~(curve.error <= 0.2 * accuracy.tolerance)
+    rows, whole = torch.arange(len(target), device=target.h.device), target
     done: list[Curve] = []
     order: list[Tensor] = []
     for n_nodes in accuracy.node_counts[1:]:
@@ -77,10 +72,7 @@ def refine(
     if done:
         curve = done[0].joined([*done[1:], curve.interpolated(n_parts_again)])
         curve, n_parts = curve[torch.cat([*order, rows]).argsort()], 1
-    if moments is not None and is_rough.any():
-        p = _in_units(curve[is_rough], whole[is_rough], accuracy, n_parts)
-        moments = moments[0].index_put((is_rough,), p.mean), moments[1].index_put((is_rough,), p.stddev)
-    return _in_units(curve, whole, accuracy, n_parts, moments)
+    return _in_units(curve, whole, accuracy, n_parts)
 
 
 @dataclass(frozen=True)
@@ -176,12 +168,23 @@ def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
     t = torch.linspace(0, 1, n_even, dtype=torch.float64, device=low.device)[:, None]
     even = low + t * (high - low)
     even[-1] = high  # rounding must not move the end itself
-    out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
-    bounded_below, bounded_above = is_bounded(target)
-    left = low + near if bounded_below else low - out
-    right = high - near if bounded_above else high + out
+    left, right = _beyond(low, high, width, is_bounded(target))
     nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
     return _within_bounds(nodes, target)
+
+
+def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
+    """Nodes in the tails on both sides of the box, or beside bounds, (n,) each."""
+    tail = target.tail
+    assert tail is not None
+    left, right = _beyond(tail.low, tail.high, tail.width, is_bounded(target))
+    return left[:, 0], right[:, 0]
+
+
+def _beyond(low: Tensor, high: Tensor, width: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+    # Of boxes, (B,) each: (n, B).
+    out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
+    return low + near if bounded[0] else low - out, high - near if bounded[1] else high + out
 
 
 @torch.no_grad()
@@ -200,13 +203,7 @@ def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 
 
-def _in_units(
-    curve: Curve,
-    target: Unnormalized,
-    accuracy: Accuracy,
-    n_parts: int,
-    moments: tuple[Tensor, Tensor] | None = None,
-) -> NodeDensity:
+def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy, n_parts: int) -> NodeDensity:
     nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], is_bounded(target)
     # The bounds as they were given: to standard units and back they may move by a rounding error.
     if bounded[0]:
@@ -221,5 +218,4 @@ def _in_units(
         proposal=target.proposal_in_units,
         n_diagnostic_draws=accuracy.n_diagnostic_draws,
         n_parts=n_parts,
-        moments=moments,
     )

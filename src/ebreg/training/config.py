@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from ebreg._utils import checks
-from ebreg.training.cycles import Cycles
 from ebreg.training.schedules import SCHEDULES
 
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
@@ -32,9 +31,6 @@ class TrainingConfig:
             :class:`ebreg.training.early_stopping.Selection`.
         patience: Early stopping: epochs without a lower validation NLL after which training stops; None
             trains for all epochs.
-        first_cycle: Epochs of a first cycle of the schedule, after which a second one takes the rest of the
-            epochs, or the training ends: see :class:`ebreg.training.cycles.Cycles`. Early stopping counts in
-            the first one only. None: the schedule takes all epochs.
         patience_growth: Early stopping waits at least this many times as long as it took to come to the
             lowest validation NLL.
         precision: "float32", or "bf16" for autocast of the networks.
@@ -60,7 +56,6 @@ class TrainingConfig:
     anchor: int | None = None
     patience: int | None = None
     patience_growth: float = 0.0
-    first_cycle: int | None = None
     precision: str = "float32"
     seed: int = 0
     checkpoint_every: int | None = None
@@ -85,12 +80,6 @@ class TrainingConfig:
                 f"with the mixture alone for {self.mixture_epochs} of {self.epochs} epochs the energy is "
                 "never trained; give fewer mixture_epochs, or use the method mdn-nll"
             )
-        if self.first_cycle is not None:
-            self._set("first_cycle", checks.at_least("first_cycle", self.first_cycle, 1))
-            if self.first_cycle > self.epochs:
-                raise ValueError(
-                    f"first_cycle must be at most epochs; got {self.first_cycle} and {self.epochs}"
-                )
         checks.one_of("frozen_norm", self.frozen_norm, FROZEN_NORMS)
         self._set("seed", checks.seed(self.seed, bits=63))
         self._set("learning_rate", checks.positive("learning_rate", self.learning_rate))
@@ -106,11 +95,6 @@ class TrainingConfig:
     def _set(self, name: str, value: float) -> None:
         # Plain Python numbers, also from numpy: settings are written into checkpoints as JSON.
         object.__setattr__(self, name, value)
-
-    @property
-    def cycles(self) -> Cycles:
-        """The cycles of the schedule."""
-        return Cycles(self.epochs, self.first_cycle or self.epochs)
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any]) -> "TrainingConfig":

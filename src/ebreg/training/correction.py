@@ -126,7 +126,6 @@ def _config(config: TrainingConfig, n_rows: int, n_epochs: int, fewest_steps: in
         anchor=None,
         patience=None if config.patience is None else max(2, epochs // 3),
         patience_growth=0.0,
-        first_cycle=None,
         validation_every=max(1, epochs // 20),
         frozen_epochs=0,
         mixture_epochs=0,

@@ -229,9 +229,9 @@ class _Run:
 
     @property
     def _share_done(self) -> float:
-        # Of the cycle under way, for the learning rate.
-        share = self.config.cycles.share(self.n_steps / self.n_batches)
-        return share if self.deadline is None else max(share, self.deadline.share)
+        # Of the training, for the learning rate.
+        steps = self.n_steps / (self.config.epochs * self.n_batches)
+        return steps if self.deadline is None else max(steps, self.deadline.share)
 
     def _epoch(self, path: Path | None, bar: Any, stop: threading.Event) -> None:
         config, progress = self.config, self.progress
@@ -258,7 +258,7 @@ class _Run:
         n_rows = n_rows if progress.batch == self.n_batches else progress.batch * self.config.batch_size
         entry = {name: total / n_rows for name, total in zip(progress.sums, sums, strict=True)}
         n_epochs = progress.epoch + 1
-        is_last = n_epochs in (self.config.first_cycle, self.config.epochs) or self.out_of_time
+        is_last = n_epochs == self.config.epochs or self.out_of_time
         due = n_epochs % self.config.validation_every == 0 or is_last
         if self.rows.validation is not None and due:
             entry |= self._validate(stage, self.rows.validation)

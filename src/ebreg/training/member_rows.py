@@ -10,6 +10,9 @@ from ebreg._utils import checks
 from ebreg.models import Model
 from ebreg.training.batches import Data
 
+# Its multiples are spread evenly over [0, 1).
+_GOLDEN = 0.5 * (5**0.5 - 1)
+
 
 @dataclass(frozen=True)
 class HeldOut:
@@ -104,13 +107,15 @@ class MemberRows:
     def order(self, seed: int, blocks: Tensor) -> Tensor:
         """The rows of all blocks in random orders, shape (G, n); ``blocks`` are their numbers, (G,).
 
-        An order depends on the number of its block, and not on which others there are.
+        An order depends on the number of its block, and not on which others there are. It is that of the
+        first block, moved along the rows: a permutation takes longer than all else for a large table.
         """
-        orders = []
-        for rows, block in zip(self.train, blocks.tolist(), strict=True):
-            generator = torch.Generator().manual_seed((seed + 1_000_000_007 * block) % 2**63)
-            orders.append(rows[torch.randperm(len(rows), generator=generator)])
-        return torch.stack(orders)
+        n = self.train.shape[1]
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(seed % 2**63))
+        shifts = (blocks * _GOLDEN % 1 * n).long()
+        return torch.stack(
+            [rows[(order + shift) % n] for rows, shift in zip(self.train, shifts.tolist(), strict=True)]
+        )
 
 
 def _as_many(rows: Sequence[Tensor]) -> Tensor:

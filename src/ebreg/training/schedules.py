@@ -26,10 +26,18 @@ def one_cycle(t: float, warmup: float = 0.25, start: float = 0.05) -> float:
     return cosine((t - warmup) / (1 - warmup))
 
 
+def late_decay(t: float, until: float = 0.03, start: float = 0.05, decay_from: float = 0.6) -> float:
+    """Up from ``start`` to 1, then constant, and from ``decay_from`` on down to 0 along a cosine."""
+    if t < decay_from:
+        return warm_up(t, until, start)
+    return cosine((t - decay_from) / (1 - decay_from))
+
+
 # Factor on the learning rate when a share t in [0, 1] of the training is done.
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": constant,
     "cosine": cosine,
+    "late-decay": late_decay,
     "one-cycle": one_cycle,
     "warm-up": warm_up,
 }

@@ -10,7 +10,7 @@ from ebreg.models import Model
 from ebreg.training.batches import Data, weights_of
 
 _FACTORS = tuple(2 ** (-k / 8) for k in range(17))
-_MOST_ROWS, _ROWS_AT_ONCE = 2048, 256  # of a member
+_MOST_ROWS, _ROWS_AT_ONCE = 512, 256  # of a member
 
 
 def sharpness(own: Tensor, others: Tensor) -> Tensor:

@@ -120,19 +120,8 @@ class State:
 
     def is_finished(self, block: int, n_epochs: int) -> bool:
         """Whether early stopping ends the training of a block after some epochs."""
-        config, selection = self._config, self.selections[block]
-        cycles = config.cycles
-        if config.patience is None or cycles.is_second(n_epochs):
-            return False
-        if cycles.is_decided(n_epochs):
-            return not (cycles.is_learning(selection.lowest_epoch) and self._goes_on())
-        return selection.should_stop(n_epochs, config.patience, config.patience_growth)
-
-    def _goes_on(self) -> bool:
-        # At the end of the first cycle.
-        name, history = "validation_nll", self.progress.history
-        nlls = {epoch: entry[name] for epoch, entry in enumerate(history) if name in entry}
-        return self._config.cycles.goes_on([each.lowest_epoch for each in self.selections], nlls)
+        config = self._config
+        return self.selections[block].should_stop(n_epochs, config.patience, config.patience_growth)
 
     def _keep_blocks(self, index: Tensor) -> None:
         slots = self.optimizer.slots
