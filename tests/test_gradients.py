@@ -59,6 +59,9 @@ def test_derivatives_of_a_segment(scale):
     drop = rise.abs().requires_grad_()
     (slope,) = grad(segments.log_mean_decay(drop).sum(), drop)
     torch.testing.assert_close(slope, -segments.moments(-drop.detach())[0])
+    (slope,) = grad(segments.mean_decay(drop).log().sum(), drop)
+    torch.testing.assert_close(slope, -segments.moments(-drop.detach())[0])
+    torch.testing.assert_close(segments.mean_position(rise), segments.moments(rise)[0], rtol=0, atol=1e-9)
     rise.requires_grad_()
     (by_rise,) = grad(segments.share_below(t, rise).sum(), rise)
     # The series in the rise, exact to its square, where a difference quotient has no digits.
@@ -75,7 +78,8 @@ def test_second_derivatives_of_a_segment():
     rise = torch.tensor([-2.0, -0.01, 0.02, 5.0], dtype=torch.float64, requires_grad=True)
     t = torch.tensor([0.1, 0.4, 0.5, 0.9], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(segments.share_below, (t, rise))
-    assert torch.autograd.gradgradcheck(segments.log_mean_decay, (rise.detach().abs().requires_grad_(),))
+    for decay in (segments.log_mean_decay, segments.mean_decay):
+        assert torch.autograd.gradgradcheck(decay, (rise.detach().abs().requires_grad_(),))
 
 
 BOUNDED = [(False, False), (True, False), (True, True)]

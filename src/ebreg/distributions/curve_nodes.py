@@ -5,15 +5,16 @@ from torch import Tensor
 
 from ebreg.distributions import components
 
-# Nodes of a row, and further ones for each component.
-_N_NODES, _N_NODES_A_COMPONENT = 448, 4
+_N_NODES_A_COMPONENT = 4  # beside those of the row
 # How far nodes reach from a component, in its scales; nodes that every component has, as shares of that.
 _REACH, _FIXED = 8.0, (0.25, 1.0)
 # Of the nodes, shared equally by the components; the rest goes by the cube roots of their weights.
 _LEAST_SHARE = 0.25
 
 
-def curve_nodes(logits: Tensor, means: Tensor, scales: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def curve_nodes(
+    logits: Tensor, means: Tensor, scales: Tensor, low: Tensor, high: Tensor, n_nodes: int
+) -> Tensor:
     """Nodes that resolve every component, however narrow or light it is.
 
     They lie at its centre and at two distances from it. In between, a component has a number of nodes that
@@ -26,13 +27,14 @@ def curve_nodes(logits: Tensor, means: Tensor, scales: Tensor, low: Tensor, high
         scales: Shape (B, K, 1).
         low: Lower bound, or -inf, shape (1,).
         high: Upper bound, or inf, shape (1,).
+        n_nodes: Number of nodes that go where the density is.
 
     Returns:
         Shape (N, B), in no order.
     """
     B, K = logits.shape
     shares = (logits / 3).softmax(dim=1).lerp(torch.full_like(logits, 1 / K), _LEAST_SHARE)
-    n = _N_NODES + _N_NODES_A_COMPONENT * K
+    n = n_nodes + _N_NODES_A_COMPONENT * K
     v = (torch.arange(n, dtype=means.dtype, device=means.device) + 0.5) / n
     component, t = components.choose(shares, v[:, None].expand(-1, B))
     centres, reach = means.clamp(low, high), _REACH * scales

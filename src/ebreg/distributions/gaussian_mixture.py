@@ -21,8 +21,10 @@ from ebreg.distributions.node_positions import NodePositions
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Modes, Region
 
-# Rows whose curves are computed at once, and parts into which cubics cut a segment between their nodes.
-_ROWS_OF_CURVES, _N_PARTS = 32, 4
+# Nodes of a curve, and parts into which cubics cut a segment between them; for the shape of the density fewer
+# do, and so many rows are computed at once.
+_N_NODES, _N_PARTS = 448, 4
+_N_NODES_OF_SHAPES, _N_PARTS_OF_SHAPES, _ROWS_OF_CURVES = 256, 3, 64
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
 _QUANTILE_NUMBERS = 2**18
 # Levels closer to 0 and 1 are left to the search in double precision.
@@ -388,7 +390,7 @@ class GaussianMixture(Distribution):
     def _curve(self) -> LogLinear:
         # For questions about the density of a single target that have no closed form. Not kept: it is much
         # larger than the mixture.
-        nodes, is_bounded = self.double()._curve_nodes()
+        nodes, is_bounded = self.double()._curve_nodes(_N_NODES)
         return LogLinear(nodes.T, self.to(torch.float64).log_prob(nodes[..., None]).T, is_bounded, _N_PARTS)
 
     @property
@@ -403,15 +405,15 @@ class GaussianMixture(Distribution):
             # Filled up by the last row: the last bits of a sum depend on the shape of what is summed.
             rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
             some = exact[rows]
-            nodes, is_bounded = some._curve_nodes()
+            nodes, is_bounded = some._curve_nodes(_N_NODES_OF_SHAPES)
             positions = some.at_nodes(unit=some.stddev[:, 0])
             log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
-            yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS)
+            yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS_OF_SHAPES)
 
-    def _curve_nodes(self) -> tuple[Tensor, tuple[bool, bool]]:
+    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, tuple[bool, bool]]:
         # Nodes, (N, B), and whether the first and the last are bounds.
         low, high = self._bounds()
-        nodes = curve_nodes(self.logits, self.means, self.scales, low, high).sort(dim=0).values
+        nodes = curve_nodes(self.logits, self.means, self.scales, low, high, n_nodes).sort(dim=0).values
         return nodes, (bool(low.isfinite()), bool(high.isfinite()))
 
     def _icdf(self, q: Tensor) -> Tensor:

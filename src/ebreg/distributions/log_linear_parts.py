@@ -10,6 +10,8 @@ from ebreg.distributions.cubic import interpolated
 
 # Stands for -inf. A steeper segment would need more digits for its quantiles than float64 has.
 _LOWEST = -1e5
+# The log density of a row without mass.
+_NOTHING = -1e300
 # The slowest decay allowed outside the nodes, in units of one over the span of the nodes.
 _TAIL_RATE = 10.0
 # The decay beyond a bound: no mass that a float64 could hold, and still finite, so that 0 times it is 0.
@@ -55,16 +57,20 @@ class Parts:
     @classmethod
     def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Parts":
         """Of nodes and unnormalised log densities, (B, N) each; see :class:`LogLinear`."""
-        peak = log_f.detach().amax(dim=1).clamp_min(-1e300)  # (B,)
+        peak = log_f.detach().amax(dim=1)  # (B,)
+        is_empty = peak == -torch.inf
+        if is_empty.any():  # without mass anywhere, it is level
+            log_f = log_f.masked_fill(is_empty[:, None], _NOTHING)
+            peak = peak.masked_fill(is_empty, _NOTHING)
         first, last = nodes[:, :1], nodes[:, -1:]
         span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
         z = (nodes - first) / span
         log_f = (log_f - peak[:, None]).clamp(min=_LOWEST)
         width, rise = z.diff(dim=1), log_f.diff(dim=1)
         rates = _rates(width, rise, bounded)
-        log_mass = _log_masses(width, log_f, rise, *rates)
-        log_z, log_unit = log_mass.logsumexp(dim=1), span[:, 0].log()
-        mass = (log_mass - log_z[:, None]).exp()
+        mass = _masses(width, log_f, rise, *rates)
+        total = mass.sum(dim=1, keepdim=True)
+        log_z, log_unit, mass = total[:, 0].log(), span[:, 0].log(), mass / total
         log_integral = peak + log_z + log_unit
         return cls(
             nodes, first, last, span, z, log_f, width, rise, *rates, log_z, mass, log_unit, log_integral
@@ -79,8 +85,8 @@ def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Te
     span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
     width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
     rise = log_f.diff(dim=1)
-    log_mass = _log_masses(width, log_f, rise, *_rates(width, rise, bounded))
-    return log_mass.logsumexp(dim=1) + (peak + span.log())[:, 0]
+    mass = _masses(width, log_f, rise, *_rates(width, rise, bounded))
+    return mass.sum(dim=1).log() + (peak + span.log())[:, 0]
 
 
 def with_more_nodes(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor, Tensor]:
@@ -104,11 +110,12 @@ def _rates(width: Tensor, rise: Tensor, bounded: tuple[bool, bool]) -> tuple[Ten
     return _decay(left, bounded[0]), _decay(-right, bounded[1])
 
 
-def _log_masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_right: Tensor) -> Tensor:
-    # Log masses of the left tail, the segments and the right tail, (B, N + 1).
-    top = torch.maximum(log_f[:, 1:], log_f[:, :-1])
-    inner = width.log() + top + segments.log_mean_decay(rise.abs())
-    return torch.cat([log_f[:, :1] - rate_left.log(), inner, log_f[:, -1:] - rate_right.log()], dim=1)
+def _masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_right: Tensor) -> Tensor:
+    # Masses of the left tail, the segments and the right tail, (B, N + 1). The highest density is 1, so that
+    # none of them overflows, and those that vanish are none beside that at the peak.
+    density = log_f.exp()
+    inner = width * torch.maximum(density[:, 1:], density[:, :-1]) * segments.mean_decay(rise.abs())
+    return torch.cat([density[:, :1] / rate_left, inner, density[:, -1:] / rate_right], dim=1)
 
 
 def _decay(slope: Tensor, bounded: bool) -> Tensor:

@@ -22,6 +22,11 @@ def log_mean_decay(drop: Tensor) -> Tensor:
     return _LogMeanDecay.apply(drop)
 
 
+def mean_decay(drop: Tensor) -> Tensor:
+    """The mean of exp(-drop t) over t in [0, 1]; for a drop of at least 0, of any shape."""
+    return _MeanDecay.apply(drop)
+
+
 def moments(rise: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the position, of any shape."""
     first, second = _decay_moments(_drop(rise))
@@ -86,6 +91,21 @@ class _LogMeanDecay(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (drop,) = ctx.saved_tensors
         return -grad * _decay_moments(drop)[0]
+
+
+class _MeanDecay(torch.autograd.Function):
+    """See :func:`mean_decay`: its derivative is minus the mean position, times it."""
+
+    @staticmethod
+    def forward(ctx: Any, drop: Tensor) -> Tensor:
+        ctx.save_for_backward(drop)
+        drop = drop.clamp_min(LEVEL)
+        return torch.expm1(-drop).neg_().div_(drop)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (drop,) = ctx.saved_tensors
+        return -grad * mean_decay(drop) * _decay_moments(drop)[0]
 
 
 class _ShareBelow(torch.autograd.Function):

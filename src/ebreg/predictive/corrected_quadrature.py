@@ -115,8 +115,8 @@ def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accura
     """p(y | x) of one target, as :func:`quadrature` gives it, for less.
 
     A correction is smooth and bounded, so p is to be known where q has its mass, and q is known: nodes that
-    suit q are found without the networks, and these are evaluated once, at three quarters of ``n_nodes``, for
-    the normalisers of the members and for p. Rows whose log Z is less accurate than the tolerance, or in
+    suit q are found without the networks, and these are evaluated once, at ``n_nodes`` of them, for the
+    normalisers of the members and for p. Rows whose log Z is less accurate than the tolerance, or in
     which these nodes do not suit a member, get four times as many. Those that are still not accurate, far
     from the data, get the members' normalisers from draws of each, and are computed by :func:`quadrature`.
     Gradients are as there.
@@ -127,13 +127,13 @@ def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accura
         accuracy: Nodes and tolerance.
     """
     all_rows = torch.arange(len(merged))
-    found = _Evaluated.of(members, merged, all_rows, _n_shared(accuracy.n_nodes), accuracy.tolerance)
+    found = _Evaluated.of(members, merged, all_rows, accuracy.n_nodes, accuracy.tolerance)
     n_parts = _N_PARTS
     for n_nodes in accuracy.node_counts[1:2]:
         is_bad = ~(found.curve.error <= accuracy.tolerance)
         if is_bad.any():
             rows = is_bad.nonzero()[:, 0]
-            finer = _Evaluated.of(members, merged, rows, _n_shared(n_nodes), accuracy.tolerance)
+            finer = _Evaluated.of(members, merged, rows, n_nodes, accuracy.tolerance)
             found, n_parts = found.interpolated(n_parts).with_rows(is_bad, finer), 1
     is_bad = ~(found.curve.error <= accuracy.tolerance)
     if not is_bad.any():
@@ -141,11 +141,6 @@ def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accura
     log_z = found.log_z.clone()
     log_z[:, is_bad] = members.log_z_by_draws(is_bad).to(log_z)
     return refine(found.curve, members.merge(log_z.flatten().double()), accuracy, n_parts, 1)
-
-
-def _n_shared(n_nodes: int) -> int:
-    # Their places suit the density better than those of other quadratures: fewer are as accurate.
-    return 3 * n_nodes // 4
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ebreg.predictive.quadrature import beyond_the_box
 from ebreg.predictive.unnormalized import Unnormalized
 
 # Nodes of the sketch: quantiles of all members together, and nodes evenly over the box of the tail.
-_N_QUANTILES, _N_EVEN = 40, 8
+_N_QUANTILES, _N_EVEN = 48, 16
 _SMALLEST = 1e-30
 
 
