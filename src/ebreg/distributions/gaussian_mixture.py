@@ -26,7 +26,7 @@ from ebreg.distributions.regions import Modes, Region
 _N_NODES, _N_PARTS = 448, 4
 _N_NODES_OF_SHAPES, _N_PARTS_OF_SHAPES, _ROWS_OF_CURVES = 256, 3, 64
 # Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
-_QUANTILE_NUMBERS = 2**18
+_QUANTILE_NUMBERS = 2**16
 # Levels closer to 0 and 1 are left to the search in double precision.
 _ROUGH = 1e-5
 # Relative error of the level of a quantile.

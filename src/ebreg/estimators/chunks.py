@@ -11,9 +11,9 @@ from ebreg.distributions.log_linear import LogLinear
 from ebreg.models import MixtureModel, Model
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
-# Rows at once, with one target and with several, at the default accuracy: a chunk then needs well below a
+# Rows at once, with one target, by draws, and with several targets, at the default accuracy: a chunk then needs well below a
 # gigabyte. More nodes or draws mean fewer rows. Mixtures have neither.
-_ROWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 512, 32, 1024
+_ROWS, _ROWS_BY_DRAWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 512, 256, 32, 1024
 # Bytes that are kept, padding included; chunks beyond it are made again for every question.
 KEPT_BYTES = 2**30
 
@@ -79,7 +79,8 @@ class Chunks:
         settings = (DEFAULT, self.accuracy)
         counts = [each.draw_counts if self.by_draws else each.node_counts for each in settings]
         usual, wanted = (most for *_, most in counts)
-        rows = _ROWS if self.model.n_targets == 1 else _ROWS_SEVERAL
+        one = _ROWS_BY_DRAWS if self.by_draws else _ROWS
+        rows = one if self.model.n_targets == 1 else _ROWS_SEVERAL
         return max(1, rows * usual // max(usual, wanted))
 
     @property

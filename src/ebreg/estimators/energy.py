@@ -48,19 +48,21 @@ class EnergyRegressor(DistributionRegressor):
             to f, (M, B) or (B,), or a function of H and D that returns one. None: a network.
         bounds: The range of y, (low, high), both included, or one such pair for each target; None in place of
             a number is no bound.
-        max_iter: Maximum number of epochs; None: by the preset, and at least 10.
+        max_iter: Maximum number of epochs; None: by the preset and the number of rows, and at least 10. A
+            short training comes first then, which is enough for most tables.
         max_seconds: How long a fit may take, by the clock; kept within a tenth, or one step where that is
             longer. What is not finished by then is cut short, and the learning rate falls in time for it.
             None: no limit. The result depends on the speed of the machine.
         batch_size: Rows a step; None: between 16 and 1,024, by the number of rows.
-        learning_rate: Highest learning rate of Adam; None: 0.005 with several members, 0.002 with one.
+        learning_rate: Highest learning rate of Adam; None: by the preset, and 0.002 with one member. With a
+            rate of your own, or ``max_iter`` or ``n_iter_no_change``, no short training comes first.
         weight_decay: Decoupled weight decay, as in AdamW.
         early_stopping: Whether to split off validation rows, keep the weights of the epoch that is best on
             them, and stop when no further epoch is better.
         validation_fraction: Fraction of the rows used for validation; "auto": a tenth, but at least 20 and at
             most 4,000 rows, never more than a third, and none of fewer than 15.
         n_iter_no_change: Epochs without improvement before the training of a member stops; None: a third of
-            ``max_iter`` with one member, with several by the number of epochs before the best one.
+            ``max_iter`` with one member, with several by the preset.
         refit: Whether to fine-tune on all rows, validation rows included, after early stopping; None: yes.
         warm_start: Whether a further call of fit continues from the fitted weights, with the same networks,
             units and bounds.

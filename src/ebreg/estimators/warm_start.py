@@ -18,9 +18,8 @@ def check(regressor: Any, n_targets: int, bounds: Bounds) -> None:
         if getattr(own, name) is not getattr(fitted, name):
             raise ValueError(f"{name} is not that of the fitted model; {_ADVICE}")
     recipe = regressor._recipe()
-    asked = {"n_components": recipe.n_components, "width": regressor.width}
-    if fitted.proposal is None:
-        asked["proposal"] = regressor.proposal
+    asked: dict[str, Any] = {} if fitted.proposal is not None else {"proposal": regressor.proposal}
+    asked |= {"n_components": recipe.n_components, "width": regressor.width}
     for name, now in asked.items():
         _check_same(name, getattr(regressor.design_, name), now)
     _check_same("n_members", regressor.design_.n_members, recipe.n_members)
