@@ -25,6 +25,8 @@ authors and, in a second row, the defaults of its library.
 **Scores.** :mod:`benchmarks.tabular.scores`: all methods answer by the same means, quantiles and, where they
 have one, density, in the units of the file. CPU seconds are those of one thread.
 
+**Comparison.** ``python -m benchmarks.tabular.comparison`` writes the page ``docs/comparison.md``.
+
 **Versions.** ``--label NAME`` adds a name to the estimators of ebreg, so that several versions stand side by
 side. To measure an older checkout, put it first::
 

@@ -25,13 +25,19 @@ class Mean:
     n_splits: int
 
     @classmethod
+    def of(cls, values: Sequence[float]) -> "Mean":
+        """Of a value for each split; NaN without any."""
+        known = len(values) > 1 and all(map(math.isfinite, values))
+        error = statistics.stdev(values) / math.sqrt(len(values)) if known else math.nan
+        return cls(statistics.fmean(values) if values else math.nan, error, len(values))
+
+    @classmethod
     def over_splits(cls, runs: Sequence[Run], value: Value) -> "Mean":
         """Of the runs of one method on one table."""
         splits = sorted({run.key.split for run in runs})
-        values = [statistics.fmean(value(run) for run in runs if run.key.split == split) for split in splits]
-        known = len(values) > 1 and all(map(math.isfinite, values))
-        error = statistics.stdev(values) / math.sqrt(len(values)) if known else math.nan
-        return cls(statistics.fmean(values), error, len(values))
+        return cls.of(
+            [statistics.fmean(value(run) for run in runs if run.key.split == split) for split in splits]
+        )
 
 
 def ranks(values: dict[str, float]) -> dict[str, float]:

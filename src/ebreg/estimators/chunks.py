@@ -11,8 +11,8 @@ from ebreg.distributions.log_linear import LogLinear
 from ebreg.models import MixtureModel, Model
 from ebreg.predictive import DEFAULT, Accuracy, Predictive, accuracy_or_default
 
-# Rows at once, with one target, by draws, and with several targets, at the default accuracy: a chunk then needs well below a
-# gigabyte. More nodes or draws mean fewer rows. Mixtures have neither.
+# Rows at once, with one target, by draws, and with several targets, at the default accuracy: a chunk then
+# needs well below a gigabyte. More nodes or draws mean fewer rows. Mixtures have neither.
 _ROWS, _ROWS_BY_DRAWS, _ROWS_SEVERAL, _ROWS_OF_MIXTURES = 512, 256, 32, 1024
 # Bytes that are kept, padding included; chunks beyond it are made again for every question.
 KEPT_BYTES = 2**30
