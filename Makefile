@@ -40,7 +40,7 @@ format: $(READY) ## let ruff rewrite the formatting, and set the line numbers in
 	@$(BIN)/ruff format .
 	@$(BIN)/python docs/code_links.py
 
-bench: $(READY) ## ours beside the direct form and beside peers, in one process and one thread
+bench: $(READY) ## ours beside the direct form and beside peers: ratios of CPU seconds
 	@$(PIP) --editable '.[bench]'
 	@$(BIN)/python -m benchmarks
 
