@@ -64,8 +64,8 @@ def rows(noise: float, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
 def quick(monkeypatch):
     """A default recipe with few steps."""
     recipe = PRESETS["default"]
-    short = Pace(1e-2, (40, 40), schedule="one-cycle", patience=0.3, patience_growth=0.0)
-    settings = {"n_members": 2, "pace": Pace(1e-2, (200, 200)), "pilot": short, "n_correction_steps": 10}
+    short = Pace(1e-2, (100, 100), schedule="one-cycle", patience=1.0, patience_growth=0.0)
+    settings = {"n_members": 2, "pace": Pace(1e-2, (400, 400)), "pilot": short, "n_correction_steps": 10}
     monkeypatch.setitem(PRESETS, "default", type(recipe)(**(vars(recipe) | settings)))
 
 
@@ -76,7 +76,7 @@ def test_where_there_is_little_noise_the_long_training_is_kept(kind, quick, monk
     monkeypatch.setattr(pilot, "goes_on", lambda *args: asked.append(goes_on(*args)) or asked[-1])
     model = kind(random_state=0, verbose=False).fit(*rows(0.01))
     assert asked == [True]
-    assert model.n_iter_ > 10  # the pilot has 10 epochs of 4 or 5 batches
+    assert model.n_iter_ > 20  # the pilot has 20 epochs of 5 batches
     assert max(model.best_epoch_) < model.n_iter_
     assert model.score(*rows(0.01)) > 0.5
 
