@@ -103,6 +103,15 @@ def test_a_row_does_not_depend_on_others():
     torch.testing.assert_close(together[4].quantile(0.9), alone.quantile(0.9), rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("name", ["mean", "log_partition_error"])
+def test_rows_keep_their_bits(name):
+    model, x = corrected(), data()[0].repeat(20, 1)
+    x = x + torch.arange(len(x))[:, None] / len(x)
+    with torch.no_grad():
+        together, some = getattr(model.predictive(x), name), getattr(model.predictive(x[5:37]), name)
+    assert torch.equal(together[5:37], some)
+
+
 def test_no_rows():
     with torch.no_grad():
         p = corrected().predictive(data()[0][:0])

@@ -4,10 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from ebreg.distributions.cubic import interpolated
+from ebreg.distributions import cubic
 from support import rng
 
 F64 = torch.float64
+
+
+def interpolated(nodes: Tensor, log_f: Tensor, n: int = 4) -> tuple[Tensor, Tensor]:
+    """Of curves in columns."""
+    y, f = cubic.interpolated(nodes.T, log_f.T, n)
+    return y.T, f.T
 
 
 def uneven(n: int, B: int = 1) -> Tensor:

@@ -481,11 +481,11 @@ class TestRecipe:
     def test_settings_that_are_given_are_used(self):
         reg = EnergyRegressor(n_draws=7, learning_rate=0.01, refit=False)
         recipe = reg._recipe()
-        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (7, 0.01, False)
+        assert (recipe.n_draws, recipe.pace.learning_rate, recipe.refit) == (7, 0.01, False)
         recipe = EnergyRegressor()._recipe()
-        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (4, 0.005, True)
+        assert (recipe.n_draws, recipe.pace.learning_rate, recipe.refit) == (4, 0.005, True)
         recipe = EnergyRegressor("joint-nce")._recipe()
-        assert (recipe.n_draws, recipe.learning_rate, recipe.refit) == (None, 0.002, True)
+        assert (recipe.n_draws, recipe.pace.learning_rate, recipe.refit) == (None, 0.002, True)
 
 
 class TestValidation:

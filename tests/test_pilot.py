@@ -1,10 +1,12 @@
 """The short training before a long one: when the long one follows, and which of the two is kept."""
 
+import signal
+
 import numpy as np
 import pytest
 
 from ebreg import EnergyRegressor, MixtureDensityRegressor
-from ebreg.estimators import pilot
+from ebreg.estimators import pilot, trainer
 from ebreg.estimators.recipe import PRESETS, Pace
 from ebreg.training import Deadline
 from ebreg.training.loop import Training
@@ -88,3 +90,30 @@ def test_settings_of_the_user_are_those_of_one_training(given, quick, monkeypatc
     monkeypatch.setattr(pilot, "goes_on", lambda *_: pytest.fail("there was a pilot"))
     model = MixtureDensityRegressor(random_state=0, verbose=False, **given).fit(*rows(0.01))
     assert model.n_iter_ <= 9
+
+
+@pytest.mark.parametrize("after", [0, 3, 9])
+def test_an_interrupt_in_the_long_training_keeps_the_pilot(after, quick, monkeypatch):
+    fit, starts = trainer.fit, []
+
+    def interrupted(method, *args, **settings):
+        starts.append(method)
+        if len(starts) == 2:  # the long training
+            n_steps = iter(range(1000))
+            forward = method.forward
+
+            def counted(*inputs):
+                if next(n_steps) == after:
+                    signal.raise_signal(signal.SIGINT)
+                return forward(*inputs)
+
+            method.forward = counted
+        return fit(method, *args, **settings)
+
+    monkeypatch.setattr(trainer, "fit", interrupted)
+    with pytest.warns(UserWarning, match="interrupted in its training"):
+        model = MixtureDensityRegressor(random_state=0, verbose=False).fit(*rows(0.01))
+    assert len(starts) == 2
+    assert model.interrupted_
+    assert model.n_iter_ == 20
+    assert model.score(*rows(0.01)) > 0.5

@@ -6,10 +6,9 @@ from torch import Tensor
 
 from ebreg._utils.sorting import sorted_rows
 from ebreg.distributions import GaussianMixture
-from ebreg.models.tiles import in_tiles
-from ebreg.networks import MemberLinear
+from ebreg.networks import MemberLinear, in_tiles
+from ebreg.predictive.row_tiles import row_tiles
 from ebreg.predictive.shared_nodes import at_even_levels
-from ebreg.predictive.tiles import row_tiles
 from support import normal
 
 F64 = torch.float64

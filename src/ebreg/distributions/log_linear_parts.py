@@ -79,8 +79,7 @@ class Parts:
 
 @torch.no_grad()
 def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
-    """That of a :class:`LogLinear` density, and nothing else of it: (N, B) each -> (B,)."""
-    nodes, log_f = nodes.T, log_f.T
+    """That of a :class:`LogLinear` density, and nothing else of it: (B, N) each -> (B,)."""
     peak = log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
     span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
     width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
@@ -97,7 +96,7 @@ def with_more_nodes(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor,
     # In units of the span, which no unit of y changes.
     first, last = nodes[:, :1], nodes[:, -1:]
     span = (last - first).clamp_min(torch.finfo(torch.float64).tiny)
-    z, log_f = (part.T for part in interpolated(((nodes - first) / span).T, log_f.T, n_parts))
+    z, log_f = interpolated(((nodes - first) / span).contiguous(), log_f.contiguous(), n_parts)
     return torch.cat([first, (first + span * z[:, 1:-1]).clamp(first, last), last], dim=1), log_f
 
 

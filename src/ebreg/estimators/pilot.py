@@ -42,8 +42,12 @@ def goes_on(training: Training, deadline: Deadline | None) -> bool:
 
 
 def better(first: tuple[Training, Pace], second: tuple[Training, Pace]) -> tuple[Training, Pace]:
-    """Of two trainings the one with the lower mean NLL on the members' validation rows."""
-    return second if kept_nll(second[0]) < kept_nll(first[0]) else first
+    """Of two trainings the one with the lower mean NLL on the members' validation rows.
+
+    The second may have been interrupted before its first validation.
+    """
+    is_known = second[0].best_epoch is not None
+    return second if is_known and kept_nll(second[0]) < kept_nll(first[0]) else first
 
 
 def kept_nll(training: Training) -> float:

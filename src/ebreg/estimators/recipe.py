@@ -84,11 +84,6 @@ class Recipe:
     pilot: Pace | None = None
 
     @property
-    def learning_rate(self) -> float:
-        """Highest learning rate of the training."""
-        return self.pace.learning_rate
-
-    @property
     def n_settings(self) -> int:
         """Members one after the other that differ in their settings: all rates of dropout, where they fit."""
         n_rates = len(self.dropout)

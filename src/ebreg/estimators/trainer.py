@@ -126,7 +126,7 @@ class Trainer:
         if training.best_epoch is not None and validation is not None:
             _warn_if_diverged(pilot.kept_nll(training), data, validation)
         if training.interrupted:
-            _warn_of_interrupt(f"after {len(training.history)} epochs; the best weights so far are kept")
+            _warn_of_interrupt("in its training; the best weights so far are kept")
         return training, pace
 
     def _has_pilot(self, validation: TensorData | HeldOut | None) -> bool:
@@ -196,7 +196,7 @@ class Trainer:
             deadline=self._until(share),
         )
         if training.interrupted:
-            _warn_of_interrupt("while its energy was trained; what it has learned so far is kept")
+            _warn_of_interrupt("while its energy was trained; what validation rows support of it is kept")
         return training
 
     def correct_again(

@@ -14,7 +14,6 @@ from ebreg.errors import UndefinedError
 from ebreg.models import heads, members
 from ebreg.models.calibration import Calibration
 from ebreg.models.evaluation_mode import evaluation_mode
-from ebreg.models.tiles import in_tiles
 from ebreg.networks import DEFAULT_PROPOSAL, Networks
 from ebreg.predictive import Accuracy, Predictive, Unnormalized, accuracy_or_default, ascend
 from ebreg.units import Bounds, Standardizer, Units
@@ -258,7 +257,7 @@ class Model(nn.Module):
     def _features_in_tiles(self, x: Tensor) -> Tensor:
         assert self.x_units is not None
         E, inputs = self.n_members, self.x_units(x).clamp(-_FARTHEST, _FARTHEST).float()
-        return in_tiles(lambda rows: self.backbone(members.repeated(rows, E)), inputs, 1, E)
+        return networks.in_tiles(lambda rows: self.backbone(members.repeated(rows, E)), inputs, 1, E)
 
     def _inputs(self, x: Any) -> Tensor:
         x = checks.numbers("x", x).to(self.reference.device)

@@ -15,7 +15,6 @@ from ebreg._utils import gradients
 from ebreg.models import members
 from ebreg.models.energy_model import EnergyModel
 from ebreg.models.evaluation_mode import evaluation_mode
-from ebreg.models.tiles import in_tiles
 from ebreg.networks import Networks
 from ebreg.predictive import (
     Accuracy,
@@ -177,7 +176,7 @@ class ResidualModel(EnergyModel):
         assert isinstance(correction, networks.Correction)
         # From the centres of the rows, from which the nodes were made: they lose no digits.
         positions = parts.proposal.at_nodes(merged.proposal.mean[:, 0].repeat(E))
-        w = in_tiles(correction.weights, parts.h.float(), E, E).unflatten(0, (E, len(merged)))
+        w = networks.in_tiles(correction.weights, parts.h.float(), E, E).unflatten(0, (E, len(merged)))
 
         def log_q(nodes: Tensor, rows: Tensor) -> Tensor:
             some = positions.of_block_rows(rows, E)

@@ -13,6 +13,7 @@ from ebreg.networks.member_layers import (
     linear_of,
     member_rates,
 )
+from ebreg.networks.member_tiles import in_tiles
 from ebreg.networks.mixture_head import LinearMixtureHead, MixtureHead
 from ebreg.networks.mlp import MLP
 from ebreg.networks.presets import (
@@ -43,6 +44,7 @@ __all__ = [
     "Networks",
     "count_members",
     "image_heads",
+    "in_tiles",
     "keep_members",
     "linear_of",
     "member_rates",

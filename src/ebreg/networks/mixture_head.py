@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from ebreg._utils import checks
 from ebreg.distributions import GaussianMixture, TruncatedMixture
 from ebreg.networks.activations import ACTIVATIONS
-from ebreg.networks.member_layers import Linear
+from ebreg.networks.member_layers import Linear, MemberLinear
+from ebreg.networks.member_tiles import in_tiles
 from ebreg.units import Bounds
 
 # Standard deviations between exp(-20) and exp(20): wide enough for any data in any unit, and never 0 or inf.
@@ -107,7 +108,12 @@ class LinearMixtureHead(MixtureHead):
 
     def _outputs(self, h: Tensor) -> Sequence[Tensor]:
         K, D = self.n_components, self.n_targets
-        return self.outputs(h).split([K * D, K * D, K], dim=1)
+        if isinstance(self.outputs, MemberLinear) and not torch.is_grad_enabled():
+            E = self.outputs.n_members
+            outputs = in_tiles(self.outputs, h, E, E)
+        else:
+            outputs = self.outputs(h)
+        return outputs.split([K * D, K * D, K], dim=1)
 
 
 def _at_least_single(values: Tensor) -> Tensor:

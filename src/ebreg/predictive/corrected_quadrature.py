@@ -12,12 +12,12 @@ from ebreg.errors import UndefinedError
 from ebreg.predictive.accuracy import Accuracy
 from ebreg.predictive.node_density import NodeDensity, pad
 from ebreg.predictive.quadrature import Curve, refine
+from ebreg.predictive.row_tiles import row_tiles
 from ebreg.predictive.shared_nodes import shared_nodes
-from ebreg.predictive.tiles import row_tiles
 from ebreg.predictive.unnormalized import Unnormalized
 
 # Nodes that give a member an integral further from 1 than this do not suit it.
-_MOST_MISSED = 0.05
+_MOST_MISSED = 0.01
 # The error of cubics in a log density, as a share of that of trapezoids: less than this, as measured.
 _CUBIC = 0.1
 # Parts into which cubics cut a segment between nodes, in rows that need no more nodes.
@@ -178,7 +178,8 @@ class _Evaluated:
         fits = (missed < _MOST_MISSED) & (change.abs().amax(dim=0) < 3 * tolerance)
         error = torch.maximum(members.weights.to(change) @ change.abs(), _CUBIC * missed)
         error = torch.where(fits, error, error.clamp_min(2 * tolerance)).double()  # NaN included
-        return cls(Curve(nodes.T, members.over_background(log_p.double(), nodes).T, error), log_z)
+        log_f = members.over_background(log_p.double(), nodes)
+        return cls(Curve(nodes.T.contiguous(), log_f.T.contiguous(), error), log_z)
 
     def interpolated(self, n_parts: int) -> "_Evaluated":
         """With more nodes: cubics cut every segment into parts."""

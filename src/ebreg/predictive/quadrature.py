@@ -86,13 +86,14 @@ class Curve:
     @classmethod
     def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Curve":
         """The curve through nodes and values, (N, B) each; its error is that of cubics between them."""
-        every_other = torch.arange(len(nodes), device=nodes.device) % 2 == 0
+        nodes, log_f = nodes.T.contiguous(), log_f.T.contiguous()
+        every_other = torch.arange(nodes.shape[1], device=nodes.device) % 2 == 0
         every_other[-1] = True
         fine, coarse = (
-            log_integral(*interpolated(nodes[some], log_f[some], _N_PARTS), bounded)
+            log_integral(*interpolated(nodes[:, some], log_f[:, some], _N_PARTS), bounded)
             for some in (slice(None), every_other)
         )
-        return cls(nodes.T, log_f.T, (fine - coarse).abs())
+        return cls(nodes, log_f, (fine - coarse).abs())
 
     def __getitem__(self, rows: Tensor) -> "Curve":
         return Curve(self.nodes[rows], self.log_f[rows], self.error[rows])
@@ -101,8 +102,8 @@ class Curve:
         """With more nodes: cubics cut every segment into parts."""
         if n_parts == 1:
             return self
-        nodes, log_f = interpolated(self.nodes.T, self.log_f.T, n_parts)
-        return Curve(nodes.T, log_f.T, self.error)
+        nodes, log_f = interpolated(self.nodes, self.log_f, n_parts)
+        return Curve(nodes, log_f, self.error)
 
     def joined(self, others: Sequence["Curve"]) -> "Curve":
         """These rows and, below them, those of others."""
@@ -170,7 +171,7 @@ def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
     even[-1] = high  # rounding must not move the end itself
     left, right = _beyond(low, high, width, is_bounded(target))
     nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
-    return _within_bounds(nodes, target)
+    return within_bounds(nodes, target)
 
 
 def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
@@ -195,10 +196,11 @@ def _component_tails(target: Unnormalized) -> Tensor | None:
         return None
     means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
     nodes = means[..., None] + scales[..., None] * _COMPONENT_TAIL.to(means.device)
-    return _within_bounds(nodes.flatten(1).T, target)
+    return within_bounds(nodes.flatten(1).T, target)
 
 
-def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
+def within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
+    """Nodes (N, B), those beyond a bound moved to it."""
     tail = target.tail
     return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ebreg._utils.sorting import sorted_rows
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.predictive.quadrature import beyond_the_box
+from ebreg.predictive.quadrature import beyond_the_box, within_bounds
 from ebreg.predictive.unnormalized import Unnormalized
 
 # Nodes of the sketch: quantiles of all members together, and nodes evenly over the box of the tail.
@@ -37,7 +37,7 @@ def shared_nodes(
     dense = (log_q - log_q.amax(dim=1, keepdim=True)).float().div_(3).exp_().nan_to_num_(0.0)
     inner = at_even_levels(sketch, dense, n)
     nodes = centre + torch.cat([sketch[:, :1], inner, sketch[:, -1:]], dim=1)
-    return _within_bounds(nodes.T, merged)
+    return within_bounds(nodes.T, merged)
 
 
 def at_even_levels(nodes: Tensor, density: Tensor, n: int) -> Tensor:
@@ -89,9 +89,4 @@ def _sketch_nodes(members: GaussianMixture, merged: Unnormalized) -> Tensor:
     t = torch.linspace(0, 1, _N_EVEN, dtype=torch.float64, device=quantiles.device)
     even = tail.low + t * (tail.high - tail.low)
     fixed = torch.cat([even, *beyond_the_box(merged)])
-    return _within_bounds(torch.cat([quantiles, fixed[:, None].expand(-1, len(merged))]), merged)
-
-
-def _within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
-    tail = target.tail
-    return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
+    return within_bounds(torch.cat([quantiles, fixed[:, None].expand(-1, len(merged))]), merged)

@@ -1,4 +1,4 @@
-"""Networks in single precision, a tile of rows at a time."""
+"""Layers of members for predictions, a tile of rows at a time."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,9 @@ _ROWS = 128
 
 
 def in_tiles(network: Callable[[Tensor], Tensor], values: Tensor, n_blocks: int, n_members: int) -> Tensor:
-    """What a network of members gives, for predictions in single precision.
+    """What a network of members gives, to the bit the same for a row whatever the other rows are.
 
-    That is several times faster than in double precision, but the last bits of a product depend on the shapes
-    of its factors. So all products have one shape: what a row gets does not depend on the other rows.
+    The last bits of a product depend on the shapes of its factors. So all products have one shape here.
 
     Args:
         network: Rows in n blocks, (n * b, C) -> rows of E members in blocks, (E * b, H).
@@ -23,10 +22,10 @@ def in_tiles(network: Callable[[Tensor], Tensor], values: Tensor, n_blocks: int,
     Returns:
         Shape (E * B, H).
     """
-    blocks = values.view(n_blocks, len(values) // n_blocks, -1)
+    blocks = values.reshape(n_blocks, len(values) // n_blocks, values.shape[1])
     B = blocks.shape[1]
     parts = []
-    for start in range(0, B, _ROWS):
+    for start in range(0, max(1, B), _ROWS):
         tile = blocks[:, start : start + _ROWS]
         n_missing = _ROWS - tile.shape[1]
         if n_missing:
