@@ -153,7 +153,7 @@ def test_validation_that_does_not_fit_is_refused(case):
 
 BAD_SETTINGS = {
     "max_iter": (0, -1, 2.5, "many", True, NAN),
-    "n_components": (0, 1.5, "a", None),
+    "n_components": (0, 1.5, "a"),
     "width": (0, -3, "a", None),
     "n_draws": (0, -1, 1.5, "a"),
     "preset": ("slow", None, 3, ["best"]),
