@@ -1,7 +1,6 @@
 """Predictions of many rows beside scikit-learn's MLPRegressor, a mean, and NGBoost, one Gaussian a row."""
 
 import numpy as np
-from ngboost import NGBRegressor
 from sklearn.neural_network import MLPRegressor
 
 from benchmarks.measure import Row, print_table, times_ms
@@ -16,6 +15,8 @@ def _data(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(n_rows: int = 5000) -> list[Row]:
+    from ngboost import NGBRegressor  # of the extra "bench"
+
     X, y = _data(1000, 0)
     rows, _ = _data(n_rows, 1)
     # How well they are trained does not change what a prediction costs.

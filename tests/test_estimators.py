@@ -383,6 +383,13 @@ class Pixels(nn.Module):
         return self.norm(self.conv(x.float() / 255)).relu().mean(dim=(2, 3))
 
 
+def seeded(module: type[nn.Module], *args, **settings) -> nn.Module:
+    """A module whose weights do not depend on what was imported before."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return module(*args, **settings)
+
+
 class TestBackbone:
     images = np.random.default_rng(0).integers(0, 256, size=(40, 3, 5, 6), dtype=np.uint8)
     tokens = np.random.default_rng(0).integers(0, 10, size=(40, 7))
@@ -390,12 +397,12 @@ class TestBackbone:
     @pytest.mark.parametrize(
         ("module", "x"),
         [
-            (Pixels(), images),
-            (nn.EmbeddingBag(10, 6), tokens),
-            (nn.Sequential(nn.Flatten(), nn.Linear(90, 4)), images.astype(np.float32)),
+            (seeded(Pixels), images),
+            (seeded(nn.EmbeddingBag, 10, 6), tokens),
+            (nn.Sequential(nn.Flatten(), seeded(nn.Linear, 90, 4)), images.astype(np.float32)),
             (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), images.astype(np.float64)),
             (nn.Flatten(), images[..., 0].astype(np.float64) / 255),
-            (nn.Linear(3, 4, dtype=torch.float64), X),
+            (seeded(nn.Linear, 3, 4, dtype=torch.float64), X),
         ],
         ids=["images", "tokens", "float32", "lazy", "without parameters", "in double"],
     )
