@@ -13,6 +13,8 @@ from ebreg._utils import checks
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 
+_NO_WEIGHT = -1e4  # a log weight: infinite ones would make differences that are not numbers
+
 
 class FullMixture(Distribution):
     r"""Mixture of K Gaussians with full covariances for each of B rows.
@@ -52,10 +54,30 @@ class FullMixture(Distribution):
         return FullMixture(self.logits[rows], self.means[rows], self.cholesky[rows])
 
     def joined(self, others: Sequence["FullMixture"]) -> "FullMixture":
-        """These rows and, below them, those of others."""
-        parts = [self, *others]
+        """These rows and, below them, those of others; all get as many components as the most have."""
+        K = max(part.logits.shape[1] for part in (self, *others))
+        parts = [part._with_at_least(K) for part in (self, *others)]
         names = ("logits", "means", "cholesky")
         return FullMixture(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
+
+    def beside(self, other: "FullMixture", share: Tensor) -> "FullMixture":
+        """The components of both; those of the other have a share of the mass, (B,), which may be 0."""
+        share = share[:, None].to(self.logits)
+        log_share = share.log().clamp_min(_NO_WEIGHT)
+        logits = [self.logits + torch.log1p(-share), (other.logits + log_share).clamp_min(_NO_WEIGHT)]
+        means, cholesky = [self.means, other.means], [self.cholesky, other.cholesky]
+        return FullMixture(*(torch.cat(pair, dim=1) for pair in (logits, means, cholesky)))
+
+    def _with_at_least(self, K: int) -> "FullMixture":
+        # More components, without weight.
+        B, n, D = self.means.shape
+        if n >= K:
+            return self
+        return FullMixture(
+            torch.cat([self.logits, self.logits.new_full((B, K - n), _NO_WEIGHT)], dim=1),
+            torch.cat([self.means, self.means[:, :1].expand(B, K - n, D)], dim=1),
+            torch.cat([self.cholesky, self.cholesky[:, :1].expand(B, K - n, D, D)], dim=1),
+        )
 
     def rescaled(self, shift: Tensor, scale: Tensor) -> "FullMixture":
         """The distribution of shift + scale * y; both have shape (D,), and their dtype is the result's."""

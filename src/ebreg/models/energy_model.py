@@ -1,5 +1,6 @@
 """EnergyModel: an energy with its proposal, on one backbone."""
 
+import copy
 from typing import Self
 
 import torch
@@ -115,11 +116,31 @@ class EnergyModel(Model):
 
     def _unnormalized(self, h: Tensor) -> Unnormalized:
         proposal = proposal_rows(self._q_for_prediction, h)
-        return Unnormalized(self._f_for_prediction, h, proposal, self.tail, self.y_units, self.bounds)
+        return Unnormalized(
+            self._f_for_prediction,
+            h,
+            proposal,
+            self.tail,
+            self.y_units,
+            self.bounds,
+            grid=self._grid_for_prediction,
+        )
 
     def _f_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         with evaluation_mode(self):
             return self.f(h, y.to(h.dtype)) / self.temperature
+
+    def _grid_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
+        # In the precision of y; with members, features and values are in blocks.
+        with evaluation_mode(self), torch.no_grad():
+            energy = self.energy
+            grid = getattr(energy, "grid", None)
+            if grid is None:
+                return self._f_for_prediction(h, y[:, None].expand(-1, len(h), -1))
+            if y.dtype != self.reference.dtype:
+                grid = copy.deepcopy(energy).to(y.dtype).grid
+            inside, penalty = (y, 0.0) if self.tail is None else self.tail.split(y)
+            return (grid(h.to(y.dtype), inside) - penalty[:, None]) / self.temperature
 
     def answers_by_draws(self, accuracy: Accuracy) -> bool:
         """See :meth:`Model.answers_by_draws`."""

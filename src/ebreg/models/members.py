@@ -39,6 +39,7 @@ def separated(target: Unnormalized, n_members: int) -> Unnormalized:
     return replace(
         target,
         f=_by_member(target.f, n_members),
+        grid=None,
         h=torch.cat([target.h, numbers[:, None].to(target.h)], dim=1),
     )
 
@@ -92,7 +93,14 @@ def merge(target: Unnormalized, calibration: Calibration, log_z: Tensor) -> Unno
     h = torch.cat([to_rows(target.h, E), to_rows(log_z[:, None].to(target.h), E)], dim=1)
     if share > 0:
         proposal = _with_background(proposal, calibration)
-    return replace(target, f=f, h=h, proposal=proposal)
+    return replace(
+        target,
+        f=f,
+        h=h,
+        proposal=proposal,
+        grid=None,
+        log_ratio_bound=_merged_bound(target, log_z, E),
+    )
 
 
 def mean_log_density(log_p: Tensor, y: Tensor, q: Any, calibration: Calibration) -> Tensor:
@@ -166,6 +174,14 @@ def _merged(f: LogDensity, q: Any, calibration: Calibration) -> LogDensity:
         return mean_log_density(log_p, y, q, calibration)
 
     return log_mean
+
+
+def _merged_bound(target: Unnormalized, log_z: Tensor, n_members: int) -> Tensor | None:
+    # No ratio of means exceeds the largest of the ratios, and that of the background is 1.
+    if target.log_ratio_bound is None:
+        return None
+    bounds = target.log_ratio_bound.to(log_z) - log_z
+    return bounds.view(n_members, -1).amax(dim=0).clamp_min(0.0)
 
 
 def _with_background(q: Any, calibration: Calibration) -> Any:

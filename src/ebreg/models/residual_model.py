@@ -190,6 +190,13 @@ class ResidualModel(EnergyModel):
 
         return log_q, at
 
+    def _unnormalized(self, h: Tensor) -> Unnormalized:
+        target = replace(super()._unnormalized(h), grid=None)
+        if not isinstance(self.energy, networks.Correction):
+            return target
+        bound = torch.full((len(h),), self.energy.rise, dtype=torch.float64, device=h.device)
+        return replace(target, log_ratio_bound=bound)
+
     def _q_for_prediction(self, h: Tensor) -> Distribution:
         return self._tempered(super()._q_for_prediction(h))
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,6 +30,18 @@ class Source:
 
     target: Unnormalized
     fitted: FullMixture | None = None
+
+    def __getitem__(self, rows: Any) -> "Source":
+        """Some of the rows: a slice, row numbers or a mask."""
+        return Source(self.target[rows], None if self.fitted is None else self.fitted[rows])
+
+    @torch.no_grad()
+    def log_prob(self, y: Tensor) -> Tensor:
+        """Log density of the draws, in float64: (M, B, D) -> (M, B); not differentiated."""
+        *others, (_, main) = self._parts()
+        left = 1 - sum(share for share, _ in others)
+        log_q = [part.log_prob(y).double() + math.log(share) for share, part in (*others, (left, main))]
+        return torch.stack(log_q).logsumexp(dim=0)
 
     @torch.no_grad()
     def draws(self, u: Tensor) -> tuple[Tensor, Tensor]:

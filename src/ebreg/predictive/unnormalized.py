@@ -22,6 +22,9 @@ class Unnormalized:
         tail: Where the energy ends; None: the proposal's draws have to reach everything.
         y_units: From standard units to the user's.
         bounds: Of the targets, in the user's units.
+        grid: Features (B, H) and targets that all rows share, (G, D) -> f, (G, B), in the precision of the
+            targets; None: f itself is evaluated there.
+        log_ratio_bound: Of each row, what f - log q exceeds nowhere, shape (B,); None: nothing is known.
     """
 
     f: Callable[[Tensor, Tensor], Tensor]
@@ -30,19 +33,23 @@ class Unnormalized:
     tail: Tail | None
     y_units: Standardizer
     bounds: Bounds
+    grid: Callable[[Tensor, Tensor], Tensor] | None = None
+    log_ratio_bound: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.h)
 
     def __getitem__(self, rows: Any) -> "Unnormalized":
         """Some of the rows: a slice, row numbers or a mask."""
-        return replace(self, h=self.h[rows], proposal=self.proposal[rows])
+        bound = None if self.log_ratio_bound is None else self.log_ratio_bound[rows]
+        return replace(self, h=self.h[rows], proposal=self.proposal[rows], log_ratio_bound=bound)
 
     def joined(self, others: Sequence["Unnormalized"]) -> "Unnormalized":
         """These rows and, below them, those of others."""
         return replace(
             self,
             h=torch.cat([self.h, *(other.h for other in others)]),
+            log_ratio_bound=_together([self.log_ratio_bound, *(other.log_ratio_bound for other in others)]),
             proposal=self.proposal.joined([other.proposal for other in others]),
         )
 
@@ -53,13 +60,13 @@ class Unnormalized:
 
     def energy(self, y: Tensor) -> Tensor:
         """F at targets (M, B, D) in standard units, shape (M, B), float64."""
-        f = self.f(self.h, y).double()
-        if not (f < torch.inf).all():  # NaN included
-            raise UndefinedError(
-                "energy, or log density, is NaN or infinite for some targets: its weights are not finite, or "
-                "it overflows; train again with a lower learning rate, or return finite values"
-            )
-        return f
+        return _checked(self.f(self.h, y).double())
+
+    def on_grid(self, y: Tensor) -> Tensor:
+        """F at targets (G, D) in standard units that all rows share, in their precision, shape (G, B)."""
+        if self.grid is None:
+            return self.energy(y.double()[:, None].expand(-1, len(self), -1)).to(y.dtype)
+        return _checked(self.grid(self.h, y))
 
     @property
     def proposal_in_units(self) -> Any:
@@ -76,3 +83,17 @@ class Unnormalized:
     def to_units(self, y: Tensor) -> Tensor:
         """From standard units to the user's: (..., D) -> (..., D); rounding does not leave the bounds."""
         return self.y_units.inverse(y).clamp(self.bounds.low, self.bounds.high)
+
+
+def _together(bounds: Sequence[Tensor | None]) -> Tensor | None:
+    known = [bound for bound in bounds if bound is not None]
+    return torch.cat(known) if len(known) == len(bounds) else None
+
+
+def _checked(f: Tensor) -> Tensor:
+    if not (f < torch.inf).all():  # NaN included
+        raise UndefinedError(
+            "energy, or log density, is NaN or infinite for some targets: its weights are not finite, or it "
+            "overflows; train again with a lower learning rate, or return finite values"
+        )
+    return f
