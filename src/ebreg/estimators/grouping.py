@@ -1,16 +1,14 @@
 """Grouping: which rows belong together, and splits of rows that respect it."""
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ebreg._utils import checks
+from ebreg.estimators import row_labels
 
 # Two parts of the rows: numbers of those to train on, and of the others; both sorted.
 Split = tuple[Tensor, Tensor]
@@ -44,8 +42,8 @@ class Grouping:
                 "groups and time cannot be combined: give groups if new groups will be predicted, time if "
                 "later rows will be"
             )
-        labels = None if groups is None else _codes(groups, n_rows)
-        return cls(n_rows, labels, None if time is None else _ranks(time, n_rows))
+        labels = None if groups is None else row_labels.codes(groups, n_rows)
+        return cls(n_rows, labels, None if time is None else row_labels.ranks(time, n_rows))
 
     def __bool__(self) -> bool:
         """Whether rows belong together."""
@@ -198,65 +196,3 @@ def _forward(time: Tensor, n_folds: int) -> list[Split]:
         ((time < start).nonzero()[:, 0], ((time >= start) & (time < end)).nonzero()[:, 0])
         for start, end in pairwise(ends)
     ]
-
-
-def _codes(groups: Any, n_rows: int) -> Tensor:
-    values = _column("groups", groups, n_rows)
-    _check_missing("groups", values, "give these rows a label of their own")
-    codes: dict[Any, int] = {}
-    try:
-        return torch.tensor([codes.setdefault(value, len(codes)) for value in values.tolist()])
-    except TypeError as error:
-        raise ValueError(
-            f"groups must hold one label for each row, such as text or whole numbers ({error})"
-        ) from error
-
-
-def _ranks(time: Any, n_rows: int) -> Tensor:
-    values = _column("time", time, n_rows)
-    _check_missing("time", values, "remove those rows")
-    listed = values.tolist()
-    if any(isinstance(value, float) and math.isinf(value) for value in listed):
-        raise ValueError("time must be finite, got an infinite value")
-    if values.dtype.kind in "USc" or any(isinstance(value, str) for value in listed):
-        raise ValueError("time must hold numbers or dates; convert text by pandas.to_datetime")
-    try:
-        return torch.from_numpy(np.unique(values, return_inverse=True)[1].astype(np.int64))
-    except TypeError as error:
-        raise ValueError(f"time must hold numbers or dates of one kind, in an order ({error})") from error
-
-
-def _column(name: str, values: Any, n_rows: int) -> np.ndarray:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-    if hasattr(values, "to_numpy"):
-        values = values.to_numpy()
-    if isinstance(values, Iterable) and not hasattr(values, "__array__") and not isinstance(values, str):
-        array = np.fromiter(values, dtype=object)  # numpy would turn 1 and None or text into one type
-    else:
-        array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have shape (n,), one value for each row; got {array.shape}")
-    if len(array) != n_rows:
-        raise ValueError(f"{name} must have one value for each row, got {len(array)} for {n_rows} rows")
-    return array
-
-
-def _check_missing(name: str, values: np.ndarray, advice: str) -> None:
-    if values.dtype == object:
-        missing = np.fromiter(map(_is_missing, values), dtype=bool, count=len(values))
-    else:
-        missing = values != values
-    if missing.any():
-        raise ValueError(
-            f"{name} must have a value in every row, got none at row {int(missing.argmax())} "
-            f"({int(missing.sum())} such rows in all); {advice}"
-        )
-
-
-def _is_missing(value: Any) -> bool:
-    # NaN and NaT differ from themselves; pandas.NA does not say.
-    try:
-        return value is None or bool(value != value)
-    except (TypeError, ValueError):
-        return True
