@@ -59,9 +59,10 @@ class GroupedTable:
         return cls(np.column_stack([x, marks[groups]]), y, groups)
 
 
-def measure(seed: int, preset: str, n_groups: int, n_rows: int) -> dict[str, list[float]]:
+def measure(seed: int, preset: str, n_groups: int, n_rows: int, level: float = 1.0) -> dict[str, list[float]]:
     """Coverage, mean width and NLL of new groups, by how validation rows are chosen."""
-    train, new = GroupedTable.of(n_groups, n_rows, seed), GroupedTable.of(400, 5, seed + 10_000)
+    train = GroupedTable.of(n_groups, n_rows, seed, level=level)
+    new = GroupedTable.of(400, 5, seed + 10_000, level=level)
     found = {}
     for name, groups in (("at random", None), ("whole groups", train.groups)):
         model = EnergyRegressor(preset=preset, random_state=seed, verbose=False)
@@ -81,9 +82,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--preset", default="default")
     parser.add_argument("--groups", type=int, default=40)
     parser.add_argument("--rows", type=int, default=20, help="of each group")
+    parser.add_argument("--level", type=float, default=1.0, help="standard deviation between groups")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    runs = [measure(seed, options.preset, options.groups, options.rows) for seed in range(options.seeds)]
+    settings = (options.preset, options.groups, options.rows, options.level)
+    runs = [measure(seed, *settings) for seed in range(options.seeds)]
     body = [[name, *(_cell([run[name][i] for run in runs]) for i in range(3))] for name in runs[0]]
     print(markdown_table(["validation rows", "coverage of 90 %", "mean width", "NLL"], body))
 
