@@ -1,9 +1,9 @@
 """DistributionRegressor: fit and the predictions, for any model and training method."""
 
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +23,7 @@ from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
+from ebreg.estimators.grouping import Grouping
 from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.recipe import Recipe, find_recipe
 from ebreg.estimators.rows import Rows
@@ -50,7 +51,15 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     input_shape_: tuple[int, ...]
     input_dtype_: torch.dtype
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, validation: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        validation: Any = None,
+        groups: Any = None,
+        time: Any = None,
+    ) -> Self:
         """Learn p(y | x).
 
         A fit that fails leaves the regressor as it was.
@@ -60,11 +69,14 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             y: Targets, (n,) or (n, D).
             sample_weight: Weight of each row, (n,), in any unit; rows of weight 0 are left out.
             validation: Validation rows (X, y) for early stopping, in place of some of the rows of X and y.
+            groups: A label for each row, (n,), such as its patient: rows with the same label are used for
+                validation together or not at all. Without it, validation rows are chosen at random.
+            time: A number or a date for each row, (n,): the latest rows are used for validation.
 
         Returns:
             The regressor itself.
         """
-        start = time.monotonic()
+        start = monotonic()
         # A no_grad or inference_mode of the caller must not reach the training.
         with torch.inference_mode(False), torch.enable_grad():
             self._check_switches()
@@ -77,7 +89,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             inputs.check_same_length(x, targets.y)
             weights = inputs.weights(sample_weight, len(x))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            rows = Rows.of(x, targets.y, weights, bounds, seed)
+            rows = Rows.of(x, targets.y, weights, bounds, seed, Grouping.of(groups, time, len(x)))
             recipe = self._recipe()
             train, validation_rows = self._split(rows, validation, read, recipe)
             design, method = self._build(rows, train, seed, recipe)
@@ -225,6 +237,11 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         self, rows: Rows, validation: Any, read: Callable[..., Tensor], recipe: Recipe
     ) -> tuple[TensorData, TensorData | HeldOut | None]:
         # Rows for training and for validation.
+        if rows.grouping and (validation is not None or not self.early_stopping):
+            raise ValueError(
+                "groups and time choose the rows that are set aside for validation, and none are with a "
+                "validation of your own or early_stopping=False: leave groups and time out"
+            )
         if validation is None and not self.early_stopping:
             return rows.data, None
         if validation is None:

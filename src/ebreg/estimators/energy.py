@@ -60,7 +60,8 @@ class EnergyRegressor(DistributionRegressor):
         early_stopping: Whether to split off validation rows, keep the weights of the epoch that is best on
             them, and stop when no further epoch is better.
         validation_fraction: Fraction of the rows used for validation; "auto": a tenth, but at least 20 and at
-            most 4,000 rows, never more than a third, and none of fewer than 15.
+            most 4,000 rows, never more than a third, and none of fewer than 15. They are chosen at random, or
+            as the ``groups`` or the ``time`` of :meth:`fit` say.
         n_iter_no_change: Epochs without improvement before the training of a member stops; None: a third of
             ``max_iter`` with one member, with several by the preset.
         refit: Whether to fine-tune on all rows, validation rows included, after early stopping; None: yes.

@@ -10,6 +10,7 @@ from ebreg._utils import checks
 from ebreg._utils.stack_level import stack_level
 from ebreg.errors import TiesWarning
 from ebreg.estimators import defaults
+from ebreg.estimators.grouping import Grouping, Split
 from ebreg.estimators.ties import Ties
 from ebreg.training import HeldOut
 from ebreg.training.batches import TensorData
@@ -25,33 +26,45 @@ class Rows:
         bounds: Of the targets, in the user's units.
         ties: Of the targets.
         seed: Of the spreading and of the split.
+        grouping: Which rows belong together, and are not split.
     """
 
     data: TensorData
     bounds: Bounds
     ties: Ties
     seed: int
+    grouping: Grouping
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor, weights: Tensor | None, bounds: Bounds, seed: int) -> "Rows":
+    def of(
+        cls,
+        x: Tensor,
+        y: Tensor,
+        weights: Tensor | None,
+        bounds: Bounds,
+        seed: int,
+        grouping: Grouping | None = None,
+    ) -> "Rows":
         """Inputs (n, ...), targets (n, D) and weights (n,); warns where targets are tied."""
         data = TensorData(x, y, weights)
+        grouping = grouping or Grouping(len(data))
         if data.weights is not None:
             # Rows of weight 0 must not influence anything, such as the units.
-            data = data.take(data.weights > 0)
+            used = data.weights > 0
+            data, grouping = data.take(used), grouping.take(used)
         bounds.check("y", data.y)
         ties = Ties.among(data.x, data.y)
         if ties:
             _warn_of_ties()
-        return cls(TensorData(data.x, ties.spread(data.y, bounds, seed), data.weights), bounds, ties, seed)
+        spread = TensorData(data.x, ties.spread(data.y, bounds, seed), data.weights)
+        return cls(spread, bounds, ties, seed, grouping)
 
     def split(self, fraction: float | str) -> tuple[TensorData, TensorData | None]:
         """Rows for training and for validation; None where there are too few to split."""
         n_validation = defaults.n_validation(len(self.data), fraction)
         if n_validation == 0:
             return self.data, None
-        order = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(self.seed))
-        train, validation = order[n_validation:].sort().values, order[:n_validation].sort().values
+        train, validation = self.grouping.split(n_validation, self.seed)
         return self.data.take(train), self.data.take(validation)
 
     def held_out(self, fraction: float | str, n_members: int, n_settings: int) -> HeldOut | None:
@@ -60,7 +73,18 @@ class Rows:
         n_validation = defaults.n_validation(n, fraction)
         if n_validation == 0:
             return None
-        return HeldOut.at_random(n_members, n, n_validation, self.seed, n_settings)
+        if not self.grouping:
+            return HeldOut.at_random(n_members, n, n_validation, self.seed, n_settings)
+        n_splits = -(-n_members // n_settings)
+        splits = self.grouping.splits(n_validation, n_splits, self.seed)
+        splits = [self._shuffled(split) for split in splits]
+        return HeldOut.of_splits([splits[i // n_settings] for i in range(n_members)])
+
+    def _shuffled(self, split: Split) -> Split:
+        # Where only the first of many validation rows are used, they have to be from all groups.
+        train, validation = split
+        generator = torch.Generator().manual_seed(self.seed)
+        return train, validation[torch.randperm(len(validation), generator=generator)]
 
     def validation(self, x: Tensor, y: Tensor) -> TensorData:
         """Validation rows that the user gave, (n, ...) and (n, D), with ties spread in the same way."""

@@ -285,7 +285,9 @@ def _n_epochs_kept(training: Training) -> int:
 
 def _n_rows(data: TensorData, validation: TensorData | HeldOut | None) -> int:
     # That a member is trained on.
-    return len(data) - (validation.index.shape[1] if isinstance(validation, HeldOut) else 0)
+    if not isinstance(validation, HeldOut):
+        return len(data)
+    return len(data) - validation.index.shape[1] if validation.train is None else validation.train.shape[1]
 
 
 def _warn_if_diverged(nll: float, data: TensorData, validation: TensorData | HeldOut) -> None:
