@@ -390,8 +390,9 @@ class GaussianMixture(Distribution):
     def _curve(self) -> LogLinear:
         # For questions about the density of a single target that have no closed form. Not kept: it is much
         # larger than the mixture.
-        nodes, is_bounded = self.double()._curve_nodes(_N_NODES)
-        return LogLinear(nodes.T, self.to(torch.float64).log_prob(nodes[..., None]).T, is_bounded, _N_PARTS)
+        nodes, *ends = self.double()._curve_nodes(_N_NODES)
+        log_prob = self.to(torch.float64).log_prob(nodes[..., None])
+        return _curve_through(nodes.T, log_prob.T, _N_PARTS, *ends)
 
     @property
     def _rough_curves(self) -> Iterator[LogLinear]:
@@ -405,16 +406,16 @@ class GaussianMixture(Distribution):
             # Filled up by the last row: the last bits of a sum depend on the shape of what is summed.
             rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
             some = exact[rows]
-            nodes, is_bounded = some._curve_nodes(_N_NODES_OF_SHAPES)
+            nodes, *ends = some._curve_nodes(_N_NODES_OF_SHAPES)
             positions = some.at_nodes(unit=some.stddev[:, 0])
             log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
-            yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS_OF_SHAPES)
+            yield _curve_through(nodes.T[:n], log_prob.T[:n], _N_PARTS_OF_SHAPES, *ends)
 
-    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, tuple[bool, bool]]:
-        # Nodes, (N, B), and whether the first and the last are bounds.
+    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, float, float]:
+        # Nodes, (N, B), and the bounds.
         low, high = self._bounds()
         nodes = curve_nodes(self.logits, self.means, self.scales, low, high, n_nodes).sort(dim=0).values
-        return nodes, (bool(low.isfinite()), bool(high.isfinite()))
+        return nodes, low.item(), high.item()
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B).
@@ -459,3 +460,8 @@ class GaussianMixture(Distribution):
         density = self._log_weights.exp() * (normal.density(z) / self.scales)[..., 0]
         mass = self.logits.exp() * self._share_below(y, z)[..., 0]
         return mass.sum(dim=1), density.sum(dim=1)
+
+
+def _curve_through(nodes: Tensor, log_f: Tensor, n_parts: int, low: float, high: float) -> LogLinear:
+    # Nodes and log densities, (B, N), between bounds.
+    return LogLinear(nodes, log_f, (math.isfinite(low), math.isfinite(high)), n_parts, (low, high))
