@@ -50,7 +50,5 @@ def curve_nodes(
     inner = torch.cat([fixed, nodes])
     lowest, highest = inner.aminmax(dim=0, keepdim=True)  # (1, B)
     farthest = _FARTHEST * (highest - lowest)
-    ends = [
-        bound.clamp(lowest - farthest, highest + farthest) for bound in (low, high) if bound.isfinite()
-    ]
+    ends = [bound.clamp(lowest - farthest, highest + farthest) for bound in (low, high) if bound.isfinite()]
     return torch.cat([inner, *ends]).clamp(low, high)  # rounding must not leave the bounds

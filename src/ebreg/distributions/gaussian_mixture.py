@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 from ebreg import sampling
 from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
-from ebreg.distributions import components, normal
+from ebreg.distributions import components, level_sets, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.curve_nodes import curve_nodes
 from ebreg.distributions.log_linear import LogLinear
@@ -220,8 +220,12 @@ class GaussianMixture(Distribution):
             regions = [curve.highest_density_region(mass) for curve in self._rough_curves]
             intervals = tuple(row for region in regions for row in region.intervals or ())
             return Region(mass, torch.cat([r.log_threshold for r in regions]), self.log_prob, intervals)
-        log_prob = self.log_prob(self.from_uniform(sampling.sobol(4096, self.n_targets)))
-        return Region(mass, log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))], self.log_prob)
+        draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
+        log_prob = self.log_prob(draws)
+        threshold = log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))]
+        weights = torch.full_like(log_prob, 1 / len(log_prob))
+        cut = level_sets.cut_of(log_prob, weights, draws[..., 0], threshold, mass)
+        return Region(mass, threshold, self.log_prob, cut=cut)
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks, gradients
-from ebreg.distributions import segments
+from ebreg.distributions import level_sets, segments
 from ebreg.distributions.log_linear_parts import Ends, Parts, with_more_nodes
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
@@ -26,6 +26,8 @@ _LOWEST_LEVEL = -1400.0
 # Less mass than this is a rounding error; the mass of a region is as exact as that.
 _MISSING, _EXACT = 1e-10, 1e-13
 _SMALLEST = 5e-324
+# Of the range of log densities, to find the level of a level stretch to the last digit.
+_HALVINGS = 80
 # Numbers that are kept for every node: those of ``Parts``, and the mass below.
 _N_KEPT = 7
 # Stands for an infinite distance from the nodes, in units of their span.
@@ -214,11 +216,18 @@ class LogLinear:
 
     @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
-        """The smallest union of intervals that holds ``mass``; not differentiated."""
+        """The smallest union of intervals that holds ``mass``; not differentiated.
+
+        Where the density is level at the threshold there are many, and this is one of as few intervals as
+        possible; see :class:`Region`.
+        """
         mass = checks.fraction("mass", mass)
         level = self._level_of(mass)
         threshold = level - self._parts.log_z - self._parts.log_unit
-        return Region(mass, threshold, self.log_prob, self._level_intervals(level))
+        intervals = level_sets.intervals_of_mass(
+            self._level_intervals, level, mass, lambda y: self.cdf(y[..., None]), self._search
+        )
+        return Region(mass, threshold, self.log_prob, intervals)
 
     def _rows_of(self, y: Tensor) -> Tensor:
         # (..., B, 1) -> (B, Q); a wrong shape would otherwise broadcast into a wrong answer.
@@ -355,9 +364,18 @@ class LogLinear:
         low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
         level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=_EXACT)
-        # Where the density is level, its mass comes all at once: the region holds at least what was asked.
+        # Where the density is level its mass comes all at once, and no level gives what was asked: the answer
+        # is the highest that gives more. Newton's steps may have ended far from it.
         missing = above(level, torch.arange(n, device=level.device))[0] + mass
-        return torch.where(missing > _MISSING, low, level)
+        rows = (missing.abs() > _MISSING).nonzero()[:, 0]
+        if not len(rows):
+            return level
+        low, high = low[rows], high[rows]
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            is_enough = above(middle, rows)[0] <= -mass
+            low, high = torch.where(is_enough, middle, low), torch.where(is_enough, high, middle)
+        return level.index_copy(0, rows, low)
 
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.

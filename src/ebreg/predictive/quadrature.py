@@ -24,8 +24,8 @@ _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
 _COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
-# Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components; and,
-# of a proposal that is no mixture, to these levels.
+# Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components;
+# and, of a proposal that is no mixture, to these levels.
 _REACH = torch.tensor([3, 4.5, 6, 8], dtype=torch.float64)
 _EXTREME = torch.tensor([1e-3, 1e-6, 1e-9], dtype=torch.float64)
 # A first or last node as close to a bound, as a share of the span of the nodes, is at it.
