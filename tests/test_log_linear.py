@@ -179,9 +179,11 @@ def test_region_is_the_smallest_with_its_mass(name, mass):
     assert torch.equal(region.contains(y[..., None])[:, 0], inside)
 
 
-def test_region_of_a_plateau_is_all_of_it():
-    ((interval,),) = curve_of(plateau).highest_density_region(0.5).intervals
-    torch.testing.assert_close(interval, torch.tensor([-1.0, 1.0], dtype=F64), rtol=0, atol=1e-9)
+def test_region_of_a_plateau_is_the_middle_of_it():
+    curve = curve_of(plateau)
+    ((interval,),) = curve.highest_density_region(0.5).intervals
+    torch.testing.assert_close(interval[0], -interval[1], rtol=0, atol=1e-9)
+    assert abs((cdf(curve, interval[1:, None]) - cdf(curve, interval[:1, None])).item() - 0.5) < 1e-9
 
 
 def test_region_that_reaches_into_the_tails():

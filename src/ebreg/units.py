@@ -16,6 +16,8 @@ from ebreg._utils import checks
 
 _FEWEST_FOR_QUARTILES = 20
 _QUARTILES_OF_GAUSSIAN = 1.349  # their distance, in standard deviations
+# A bound that lies further from the box of a tail than so many times its width is no end of the box.
+_NEAR = 1e3
 
 
 class Float64Module(nn.Module):
@@ -113,6 +115,8 @@ class Standardizer(Float64Module):
 class Bounds(Float64Module):
     """The range of each target, bounds included; infinite where a target is not bounded.
 
+    They hold however far from the data they lie: densities are cut there and normalised inside.
+
     Args:
         low: Shape (D,).
         high: Above ``low``, shape (D,).
@@ -153,18 +157,6 @@ class Bounds(Float64Module):
                 f"({int(outside.any(dim=1).sum())} such rows in all); {advice}"
             )
 
-    def near(self, y: Tensor) -> "Bounds":
-        """The bounds near targets y, shape (n, D); those a thousand times their range away are dropped.
-
-        A box that wide would leave no nodes for what is inside.
-        """
-        low, high = y.amin(dim=0), y.amax(dim=0)
-        reach = 1e3 * (high - low + 1)
-        return Bounds(
-            torch.where(self.low < low - reach, -torch.inf, self.low),
-            torch.where(self.high > high + reach, torch.inf, self.high),
-        )
-
     def standardized(self, units: Standardizer) -> "Bounds":
         """The same bounds in standard units."""
         return Bounds(units(self.low), units(self.high))
@@ -177,11 +169,15 @@ class Tail(Float64Module):
     minus :math:`\tfrac12 d^2`, where d is the distance in units of ``width``; beyond a bound it is
     minus infinity.
 
+    A bound near the box is an end of it: f is then the network's up to the bound. One that lies further away
+    than a thousand times the width of the box is not, since a box that wide would leave no nodes for
+    what is inside: f falls outside of the box as it does without bounds, and ends at the bound.
+
     Args:
         low: Lower corner, shape (D,).
         high: Upper corner, shape (D,).
         width: Shape (D,).
-        bounds: Of the targets, in standard units; those that are finite are ends of the box.
+        bounds: Of the targets, in standard units; those near the box become ends of it.
     """
 
     low: Tensor
@@ -191,9 +187,13 @@ class Tail(Float64Module):
     def __init__(self, low: Tensor, high: Tensor, width: Tensor, bounds: Bounds | None = None):
         super().__init__()
         self.bounds = bounds or Bounds.none(len(low))
-        low = torch.where(torch.isfinite(self.bounds.low), self.bounds.low, low.double())
-        high = torch.where(torch.isfinite(self.bounds.high), self.bounds.high, high.double())
-        self._keep(low=low, high=high, width=width)
+        low, high = low.double(), high.double()
+        reach = _NEAR * (high - low)
+        self._keep(
+            low=torch.where(self.bounds.low < low - reach, low, self.bounds.low),
+            high=torch.where(self.bounds.high > high + reach, high, self.bounds.high),
+            width=width,
+        )
 
     @classmethod
     def of(cls, y: Tensor, bounds: Bounds | None = None) -> "Tail":
@@ -219,6 +219,11 @@ class Tail(Float64Module):
     def is_bounded(self) -> tuple[Tensor, Tensor]:
         """Which targets have a lower bound, and which an upper one, two of shape (D,)."""
         return torch.isfinite(self.bounds.low), torch.isfinite(self.bounds.high)
+
+    @property
+    def ends_at_bounds(self) -> tuple[Tensor, Tensor]:
+        """For which targets the box reaches to the lower bound, and for which to the upper one, as above."""
+        return self.low <= self.bounds.low, self.high >= self.bounds.high
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,7 @@ class Units:
                 raise ValueError(f"x and y must have as many rows as each other, got {len(x)} and {len(y)}")
         bounds = bounds or Bounds.none(y.shape[1])
         y_units = Standardizer.robust("y", y)
-        tail = Tail.of(y_units(y), bounds.standardized(y_units).near(y_units(y)))
+        tail = Tail.of(y_units(y), bounds.standardized(y_units))
         _check_reach(y_units, tail)
         return cls(None if x is None else Standardizer.of("x", x), y_units, bounds, tail)
 

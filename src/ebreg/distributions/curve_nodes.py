@@ -10,6 +10,8 @@ _N_NODES_A_COMPONENT = 4  # beside those of the row
 _REACH, _FIXED = 8.0, (0.25, 1.0)
 # Of the nodes, shared equally by the components; the rest goes by the cube roots of their weights.
 _LEAST_SHARE = 0.25
+# A bound further out than so many times the span of the other nodes has no node; one there stands for it.
+_FARTHEST = 1e3
 
 
 def curve_nodes(
@@ -18,8 +20,9 @@ def curve_nodes(
     """Nodes that resolve every component, however narrow or light it is.
 
     They lie at its centre and at two distances from it. In between, a component has a number of nodes that
-    grows with its weight, and they are closer together near its centre. All are within the bounds, and finite
-    bounds are among them.
+    grows with its weight, and they are closer together near its centre. All are within the bounds. Finite
+    bounds are among them, but for those too far away for the density there to be a number above 0: a span
+    that wide would leave no digits for what is inside.
 
     Args:
         logits: Log weights of the components, shape (B, K).
@@ -44,5 +47,8 @@ def curve_nodes(
     nodes = centre + torch.where(z < 0, before, after) * z * z.abs()
     around = [place for s in _FIXED for place in (centres - s * left, centres + s * right)]
     fixed = torch.cat([centres, *around], dim=1)[..., 0].T  # (5 K, B)
-    ends = [bound.expand(1, B) for bound in (low, high) if bound.isfinite()]
-    return torch.cat([fixed, nodes, *ends]).clamp(low, high)  # rounding must not leave the bounds
+    inner = torch.cat([fixed, nodes])
+    lowest, highest = inner.aminmax(dim=0, keepdim=True)  # (1, B)
+    farthest = _FARTHEST * (highest - lowest)
+    ends = [bound.clamp(lowest - farthest, highest + farthest) for bound in (low, high) if bound.isfinite()]
+    return torch.cat([inner, *ends]).clamp(low, high)  # rounding must not leave the bounds

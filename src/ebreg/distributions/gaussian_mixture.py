@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 from ebreg import sampling
 from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
-from ebreg.distributions import components, normal
+from ebreg.distributions import components, level_sets, normal
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.distributions.curve_nodes import curve_nodes
 from ebreg.distributions.log_linear import LogLinear
@@ -220,8 +220,12 @@ class GaussianMixture(Distribution):
             regions = [curve.highest_density_region(mass) for curve in self._rough_curves]
             intervals = tuple(row for region in regions for row in region.intervals or ())
             return Region(mass, torch.cat([r.log_threshold for r in regions]), self.log_prob, intervals)
-        log_prob = self.log_prob(self.from_uniform(sampling.sobol(4096, self.n_targets)))
-        return Region(mass, log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))], self.log_prob)
+        draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
+        log_prob = self.log_prob(draws)
+        threshold = log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))]
+        weights = torch.full_like(log_prob, 1 / len(log_prob))
+        cut = level_sets.cut_of(log_prob, weights, draws[..., 0], threshold, mass)
+        return Region(mass, threshold, self.log_prob, cut=cut)
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
@@ -390,8 +394,9 @@ class GaussianMixture(Distribution):
     def _curve(self) -> LogLinear:
         # For questions about the density of a single target that have no closed form. Not kept: it is much
         # larger than the mixture.
-        nodes, is_bounded = self.double()._curve_nodes(_N_NODES)
-        return LogLinear(nodes.T, self.to(torch.float64).log_prob(nodes[..., None]).T, is_bounded, _N_PARTS)
+        nodes, *ends = self.double()._curve_nodes(_N_NODES)
+        log_prob = self.to(torch.float64).log_prob(nodes[..., None])
+        return _curve_through(nodes.T, log_prob.T, _N_PARTS, *ends)
 
     @property
     def _rough_curves(self) -> Iterator[LogLinear]:
@@ -405,16 +410,16 @@ class GaussianMixture(Distribution):
             # Filled up by the last row: the last bits of a sum depend on the shape of what is summed.
             rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
             some = exact[rows]
-            nodes, is_bounded = some._curve_nodes(_N_NODES_OF_SHAPES)
+            nodes, *ends = some._curve_nodes(_N_NODES_OF_SHAPES)
             positions = some.at_nodes(unit=some.stddev[:, 0])
             log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
-            yield LogLinear(nodes.T[:n], log_prob.T[:n], is_bounded, _N_PARTS_OF_SHAPES)
+            yield _curve_through(nodes.T[:n], log_prob.T[:n], _N_PARTS_OF_SHAPES, *ends)
 
-    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, tuple[bool, bool]]:
-        # Nodes, (N, B), and whether the first and the last are bounds.
+    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, float, float]:
+        # Nodes, (N, B), and the bounds.
         low, high = self._bounds()
         nodes = curve_nodes(self.logits, self.means, self.scales, low, high, n_nodes).sort(dim=0).values
-        return nodes, (bool(low.isfinite()), bool(high.isfinite()))
+        return nodes, low.item(), high.item()
 
     def _icdf(self, q: Tensor) -> Tensor:
         # (Q, B) -> (Q, B).
@@ -459,3 +464,8 @@ class GaussianMixture(Distribution):
         density = self._log_weights.exp() * (normal.density(z) / self.scales)[..., 0]
         mass = self.logits.exp() * self._share_below(y, z)[..., 0]
         return mass.sum(dim=1), density.sum(dim=1)
+
+
+def _curve_through(nodes: Tensor, log_f: Tensor, n_parts: int, low: float, high: float) -> LogLinear:
+    # Nodes and log densities, (B, N), between bounds.
+    return LogLinear(nodes, log_f, (math.isfinite(low), math.isfinite(high)), n_parts, (low, high))

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks, gradients
-from ebreg.distributions import segments
-from ebreg.distributions.log_linear_parts import Parts, with_more_nodes
+from ebreg.distributions import level_sets, segments
+from ebreg.distributions.log_linear_parts import Ends, Parts, with_more_nodes
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
 
@@ -26,6 +26,8 @@ _LOWEST_LEVEL = -1400.0
 # Less mass than this is a rounding error; the mass of a region is as exact as that.
 _MISSING, _EXACT = 1e-10, 1e-13
 _SMALLEST = 5e-324
+# Of the range of log densities, to find the level of a level stretch to the last digit.
+_HALVINGS = 80
 # Numbers that are kept for every node: those of ``Parts``, and the mass below.
 _N_KEPT = 7
 # Stands for an infinite distance from the nodes, in units of their span.
@@ -46,6 +48,9 @@ class LogLinear:
         log_f: Unnormalised log density at the nodes, shape (B, N); -inf counts as no mass.
         bounded: Whether the density ends at the first node, and at the last: there is then no tail.
         n_parts: Cubics cut every segment between the nodes given into so many.
+        support: Lower and upper bound, where ``bounded`` says that there is one; None: the first and the last
+            node. In rows whose nodes end before a bound the tail ends there; it must have no mass beyond that
+            counts.
     """
 
     def __init__(
@@ -54,13 +59,14 @@ class LogLinear:
         log_f: Tensor,
         bounded: tuple[bool, bool] = (False, False),
         n_parts: int = 1,
+        support: tuple[float, float] | None = None,
     ):
         checks.shape("nodes", nodes, ("B", "N"))
         checks.shape("log_f", log_f, tuple(nodes.shape))
         checks.at_least("N, the number of nodes,", nodes.shape[1], 2)
         # Float64: cdf(icdf(q)) = q needs it.
         self._knots, self._values = nodes.detach().double(), log_f.double()
-        self.bounded, self._n_parts = bounded, n_parts
+        self.bounded, self.support, self._n_parts = bounded, support, n_parts
         if gradients.tracked(log_f):
             _ = self._parts  # now: a first question without gradients would keep one without a graph
 
@@ -115,19 +121,23 @@ class LogLinear:
         right = self._parts.log_f[:, -1:] - self._parts.rate_right * (z - self._parts.z[:, -1:])
         value = self._by_segment(segment, left, value, right)
         value = value - (self._parts.log_z + self._parts.log_unit)[:, None]
-        value = value.masked_fill(self._outside(rows), -math.inf)
+        beneath, beyond = self._outside(rows)
+        value = value.masked_fill(beneath | beyond, -math.inf)
         return value.T.reshape(y.shape[:-1])
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y): (..., B, 1) -> (..., B)."""
         y = checks.numbers("y", y)
-        z, segment = self._locate(self._rows_of(y))
+        rows = self._rows_of(y)
+        z, segment = self._locate(rows)
         z = z.clamp(-_FAR, _FAR)  # 0 times infinity would reach the gradients
         inner = (segment - 1).clamp(0, self._parts.width.shape[1] - 1)
         t = (z - self._parts.z.gather(1, inner)) / self._parts.width.gather(1, inner).clamp_min(_SMALLEST)
         share = segments.share_below(t.clamp(0, 1), self._parts.rise.gather(1, inner))
         left = (self._parts.rate_left * z).clamp(max=0).exp()
         right = -torch.expm1(-(self._parts.rate_right * (z - self._parts.z[:, -1:])).clamp(min=0))
+        beneath, beyond = self._outside(rows)
+        left, right = left.masked_fill(beneath, 0), right.masked_fill(beyond, 1)
         share = self._by_segment(segment, left, share, right)
         below, above = self._below.gather(1, segment), self._below.gather(1, segment + 1)
         return (below + share * (above - below)).T.reshape(y.shape[:-1])
@@ -206,11 +216,18 @@ class LogLinear:
 
     @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
-        """The smallest union of intervals that holds ``mass``; not differentiated."""
+        """The smallest union of intervals that holds ``mass``; not differentiated.
+
+        Where the density is level at the threshold there are many, and this is one of as few intervals as
+        possible; see :class:`Region`.
+        """
         mass = checks.fraction("mass", mass)
         level = self._level_of(mass)
         threshold = level - self._parts.log_z - self._parts.log_unit
-        return Region(mass, threshold, self.log_prob, self._level_intervals(level))
+        intervals = level_sets.intervals_of_mass(
+            self._level_intervals, level, mass, lambda y: self.cdf(y[..., None]), self._search
+        )
+        return Region(mass, threshold, self.log_prob, intervals)
 
     def _rows_of(self, y: Tensor) -> Tensor:
         # (..., B, 1) -> (B, Q); a wrong shape would otherwise broadcast into a wrong answer.
@@ -221,9 +238,25 @@ class LogLinear:
         # Positions in units of the span, and segments: 0 is the left tail, N the right one. (B, Q) each.
         return (rows - self._parts.first) / self._parts.span, torch.searchsorted(self.nodes, rows, right=True)
 
-    def _outside(self, rows: Tensor) -> Tensor:
-        # Beyond a bound, (B, Q) -> (B, Q).
-        return ((rows < self._parts.first) & self.bounded[0]) | ((rows > self._parts.last) & self.bounded[1])
+    def _outside(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        # Whether values are beyond the lower bound, and beyond the upper one, (B, Q) -> two of (B, Q).
+        low, high = self._ends
+        return (rows < low) & self.bounded[0], (rows > high) & self.bounded[1]
+
+    @property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        # Where the rows end that are bounded, (B, 1) each.
+        first, last = self._knots[:, :1], self._knots[:, -1:]
+        if self.support is None:
+            return first, last
+        return first.new_full(first.shape, self.support[0]), last.new_full(last.shape, self.support[1])
+
+    @property
+    def _ends_at_nodes(self) -> Ends:
+        if self.support is None:
+            return self.bounded
+        (low, high), (below, above) = self._ends, self.bounded
+        return (self._knots[:, :1] <= low) & below, (self._knots[:, -1:] >= high) & above
 
     def _by_segment(self, segment: Tensor, left: Tensor, inner: Tensor, right: Tensor) -> Tensor:
         return torch.where(segment == 0, left, torch.where(segment == self.nodes.shape[1], right, inner))
@@ -240,13 +273,14 @@ class LogLinear:
     def _to_units(self, z: Tensor) -> Tensor:
         # Rounding must not move a value beyond a bound.
         y = self._parts.first + self._parts.span * z
-        y = y.maximum(self._parts.first) if self.bounded[0] else y
-        return y.minimum(self._parts.last) if self.bounded[1] else y
+        low, high = self._ends
+        y = y.maximum(low) if self.bounded[0] else y
+        return y.minimum(high) if self.bounded[1] else y
 
     @cached_property
     def _parts(self) -> Parts:
         # On the first question: means, say, may be known without.
-        return Parts.of(*with_more_nodes(self._knots, self._values, self._n_parts), self.bounded)
+        return Parts.of(*with_more_nodes(self._knots, self._values, self._n_parts), self._ends_at_nodes)
 
     @property
     def _below(self) -> Tensor:
@@ -330,9 +364,18 @@ class LogLinear:
         low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
         level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=_EXACT)
-        # Where the density is level, its mass comes all at once: the region holds at least what was asked.
+        # Where the density is level its mass comes all at once, and no level gives what was asked: the answer
+        # is the highest that gives more. Newton's steps may have ended far from it.
         missing = above(level, torch.arange(n, device=level.device))[0] + mass
-        return torch.where(missing > _MISSING, low, level)
+        rows = (missing.abs() > _MISSING).nonzero()[:, 0]
+        if not len(rows):
+            return level
+        low, high = low[rows], high[rows]
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            is_enough = above(middle, rows)[0] <= -mass
+            low, high = torch.where(is_enough, middle, low), torch.where(is_enough, high, middle)
+        return level.index_copy(0, rows, low)
 
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.

@@ -18,6 +18,10 @@ _TAIL_RATE = 10.0
 _BOUND_RATE = 1e300
 
 
+# Whether densities end at their first node, and at their last: those of all rows, or of each, (B, 1).
+Ends = tuple[bool | Tensor, bool | Tensor]
+
+
 @dataclass(frozen=True)
 class Parts:
     """A density in units of the span of its nodes, and the masses of its segments.
@@ -55,7 +59,7 @@ class Parts:
     log_integral: Tensor
 
     @classmethod
-    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Parts":
+    def of(cls, nodes: Tensor, log_f: Tensor, bounded: Ends) -> "Parts":
         """Of nodes and unnormalised log densities, (B, N) each; see :class:`LogLinear`."""
         peak = log_f.detach().amax(dim=1)  # (B,)
         is_empty = peak == -torch.inf
@@ -100,7 +104,7 @@ def with_more_nodes(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor,
     return torch.cat([first, (first + span * z[:, 1:-1]).clamp(first, last), last], dim=1), log_f
 
 
-def _rates(width: Tensor, rise: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+def _rates(width: Tensor, rise: Tensor, bounded: Ends) -> tuple[Tensor, Tensor]:
     # At which the density falls off on the left and on the right of the nodes, (B, 1) each.
     ends = (0, -1)
     left, right = (
@@ -117,6 +121,9 @@ def _masses(width: Tensor, log_f: Tensor, rise: Tensor, rate_left: Tensor, rate_
     return torch.cat([density[:, :1] / rate_left, inner, density[:, -1:] / rate_right], dim=1)
 
 
-def _decay(slope: Tensor, bounded: bool) -> Tensor:
+def _decay(slope: Tensor, bounded: bool | Tensor) -> Tensor:
     # The rate at which the density falls off outside the nodes, from the slope of the last segment, (B, 1).
-    return slope.detach().clamp_min(_BOUND_RATE) if bounded else slope.clamp_min(_TAIL_RATE)
+    ended, tail = slope.detach().clamp_min(_BOUND_RATE), slope.clamp_min(_TAIL_RATE)
+    if isinstance(bounded, Tensor):
+        return torch.where(bounded, ended, tail)
+    return ended if bounded else tail

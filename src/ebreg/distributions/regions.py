@@ -5,7 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from ebreg._utils import checks
+from ebreg.distributions.level_sets import LEVEL
+
+# Of the ends of intervals, relative to them.
+_ROUNDING = 4 * torch.finfo(torch.float64).eps
 # Tensors in the core, numpy arrays in a Prediction.
 Array = Any
 
@@ -59,19 +65,61 @@ class Modes:
 class Region:
     """The smallest set that holds a given mass: where the density is at least a threshold.
 
+    Where the density is level at the threshold, all of the level stretch would be too much and none of it too
+    little: the region has a part of it. Log densities that differ by less than a millionth count as level.
+
+    - One target: of all such regions one with as few intervals as possible. The part above the level grows;
+      of a density that is level everywhere it is the interval in the middle.
+    - Several targets: of the level set the part with the smallest first targets. The draws say how much that
+      is, so the mass is as exact as they are.
+
     Attributes:
         mass: The mass that was asked for.
         log_threshold: Log density at the border, shape (B,).
-        log_prob: The log density, which decides what the region contains.
+        log_prob: The log density.
         intervals: For one target, the region of each row as a union of intervals, shape (n_i, 2);
             None for several targets.
+        cut: For several targets, the largest first target in the region where the density is level at the
+            threshold, shape (B,); infinite in rows in which it is not.
     """
 
     mass: float
     log_threshold: Array
     log_prob: Callable[[Array], Array]
     intervals: tuple[Array, ...] | None = None
+    cut: Array | None = None
 
     def contains(self, y: Array) -> Array:
-        """Whether targets lie in the region: (..., B, D) -> (..., B)."""
-        return self.log_prob(y) >= self.log_threshold
+        """Whether targets lie in the region: (..., B, D) -> (..., B).
+
+        With one target, whether they lie in its intervals; ends are included, to a relative error of 1e-15.
+        """
+        log_prob = self.log_prob(y)  # which checks the shape
+        if self.intervals is None and self.cut is None:
+            return log_prob >= self.log_threshold
+        log_p = torch.as_tensor(log_prob)
+        values = checks.numbers("y", y).to(log_p.device)
+        inside = self._in_intervals(log_p, values) if self.intervals is not None else self._cut(log_p, values)
+        return inside if isinstance(log_prob, Tensor) else inside.numpy()
+
+    def _in_intervals(self, log_p: Tensor, y: Tensor) -> Tensor:
+        # Of targets (..., B, 1) or (..., B) with log densities (..., B).
+        assert self.intervals is not None
+        y, inside = y.double().reshape(log_p.shape), torch.zeros_like(log_p, dtype=torch.bool)
+        rows = [torch.as_tensor(ends).to(log_p.device, torch.float64) for ends in self.intervals]
+        for i in range(max((len(ends) for ends in rows), default=0)):
+            # A row with fewer intervals has one that contains nothing.
+            low, high = torch.stack([_interval(ends, i) for ends in rows], dim=1)
+            rounding = _ROUNDING * torch.maximum(low.abs(), high.abs())
+            inside |= (y >= low - rounding) & (y <= high + rounding)
+        return inside & (log_p > -torch.inf)
+
+    def _cut(self, log_p: Tensor, y: Tensor) -> Tensor:
+        # Of targets (..., B, D) with log densities (..., B).
+        cut, threshold = torch.as_tensor(self.cut).to(log_p), torch.as_tensor(self.log_threshold).to(log_p)
+        is_level = ((log_p - threshold).abs() <= LEVEL) & cut.isfinite()
+        return torch.where(is_level, y[..., 0] <= cut, log_p >= threshold)
+
+
+def _interval(ends: Tensor, i: int) -> Tensor:
+    return ends[i] if i < len(ends) else ends.new_tensor([torch.inf, -torch.inf])

@@ -200,7 +200,9 @@ class Prediction:
         intervals = None
         if self.n_targets == 1:
             intervals = tuple(_numpy(row) for region in regions for row in region.intervals or ())
-        return Region(mass, np.concatenate(thresholds), self.log_prob, intervals)
+        cuts = [_numpy(region.cut) for region in regions if region.cut is not None]
+        cut = np.concatenate(cuts) if cuts else None
+        return Region(mass, np.concatenate(thresholds), self.log_prob, intervals, cut)
 
     def expectation(self, fn: Callable[[np.ndarray], Any]) -> np.ndarray:
         """Expectation of a function of the targets.

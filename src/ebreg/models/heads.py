@@ -13,7 +13,7 @@ from ebreg.units import Bounds
 # What a network raises for inputs that it was not built for, or a Distribution for bad parameters.
 _FAILURES = (RuntimeError, IndexError, AssertionError, ValueError, TypeError)
 _N_DRAWS = 16  # of a first call
-_BEYOND = 1e-3  # a bound, in standard units
+_BEYOND = 1e-3  # a bound, in standard units; of a bound further out than 1, as a share of it
 
 
 def call(name: str, network: nn.Module, what: str, *inputs: Tensor) -> Any:
@@ -83,7 +83,7 @@ def _check_support(name: str, q: Any, y: Tensor, bounds: Bounds) -> None:
     for bound, sign in ((bounds.low, -1), (bounds.high, 1)):
         for d in torch.isfinite(bound).nonzero()[:, 0].tolist():
             beyond = y.clone()
-            beyond[:, d] = bound[d] + sign * _BEYOND
+            beyond[:, d] = bound[d] + sign * _BEYOND * bound[d].abs().clamp_min(1)
             reaches = sampling.in_support(q, beyond)
             if reaches is None or reaches.any():
                 raise ValueError(

@@ -30,6 +30,7 @@ class NodeDensity(LogLinear):
         proposal: In the user's units.
         n_diagnostic_draws: Draws of the proposal that its diagnostics use.
         n_parts: Cubics cut every segment between the nodes given into so many.
+        support: See :class:`LogLinear`.
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class NodeDensity(LogLinear):
         proposal: Any,
         n_diagnostic_draws: int = 512,
         n_parts: int = 1,
+        support: tuple[float, float] | None = None,
     ):
-        super().__init__(nodes, log_f, bounded, n_parts)
+        super().__init__(nodes, log_f, bounded, n_parts, support)
         self.log_partition_error = log_partition_error
         self.proposal = proposal
         self.n_diagnostic_draws = n_diagnostic_draws
@@ -84,6 +86,7 @@ class NodeDensity(LogLinear):
             self.proposal[rows],
             self.n_diagnostic_draws,
             self._n_parts,
+            self.support,
         )
 
     def joined(self, others: Sequence["NodeDensity"]) -> "NodeDensity":
@@ -98,12 +101,13 @@ class NodeDensity(LogLinear):
             self.proposal.joined([other.proposal for other in others]),
             self.n_diagnostic_draws,
             self._n_parts,
+            self.support,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The data alone: what was derived from it is computed again.
         data = (self._knots, self._values, self.bounded, self.log_partition_error, self.proposal)
-        return NodeDensity, (*data, self.n_diagnostic_draws, self._n_parts)
+        return NodeDensity, (*data, self.n_diagnostic_draws, self._n_parts, self.support)
 
     @property
     def _ratios(self) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +24,12 @@ _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
 _COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
+# Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components;
+# and, of a proposal that is no mixture, to these levels.
+_REACH = torch.tensor([3, 4.5, 6, 8], dtype=torch.float64)
+_EXTREME = torch.tensor([1e-3, 1e-6, 1e-9], dtype=torch.float64)
+# A first or last node as close to a bound, as a share of the span of the nodes, is at it.
+_AT_BOUND = 1e-6
 
 
 def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
@@ -157,7 +164,11 @@ def _quantile_nodes(target: Unnormalized, n: int) -> Tensor:
 
 @torch.no_grad()
 def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
-    """Quantiles of the proposal, nodes evenly over the box of the tail, and some beyond it, (N, B)."""
+    """Quantiles of the proposal, nodes evenly over the box of the tail, and some beyond it, (N, B).
+
+    All are within the bounds. The first and the last are at the bounds where the box ends there or the
+    proposal has mass there; elsewhere bounds lie further out than any mass.
+    """
     quantiles = _quantile_nodes(target, n_quantiles)
     tail = target.tail
     if tail is None:
@@ -169,8 +180,8 @@ def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
     t = torch.linspace(0, 1, n_even, dtype=torch.float64, device=low.device)[:, None]
     even = low + t * (high - low)
     even[-1] = high  # rounding must not move the end itself
-    left, right = _beyond(low, high, width, is_bounded(target))
-    nodes = torch.cat([quantiles, even, left, right]).sort(dim=0).values
+    left, right = _beyond(low, high, width, _ends_at_bounds(target))
+    nodes = torch.cat([quantiles, even, left, right, *towards_bounds(target)]).sort(dim=0).values
     return within_bounds(nodes, target)
 
 
@@ -178,8 +189,40 @@ def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
     """Nodes in the tails on both sides of the box, or beside bounds, (n,) each."""
     tail = target.tail
     assert tail is not None
-    left, right = _beyond(tail.low, tail.high, tail.width, is_bounded(target))
+    left, right = _beyond(tail.low, tail.high, tail.width, _ends_at_bounds(target))
     return left[:, 0], right[:, 0]
+
+
+def towards_bounds(target: Unnormalized) -> list[Tensor]:
+    """Nodes around the proposal, (n, B), on the sides of bounds that are no ends of the box.
+
+    Far from the data the proposal may reach such a bound, and then the bound is to be a node.
+    """
+    sides = zip((-1, 1), is_bounded(target), _ends_at_bounds(target), strict=True)
+    return [
+        _reach(target.proposal, sign)
+        for sign, is_bound, is_end in sides
+        if is_bound and not is_end and len(target)
+    ]
+
+
+@torch.no_grad()
+def _reach(q: Any, sign: int) -> Tensor:
+    if not isinstance(q, GaussianMixture):
+        levels = _EXTREME if sign < 0 else 1 - _EXTREME
+        draws: Tensor = q.from_uniform(levels[:, None, None].expand(-1, len(q), -1))
+        return draws[..., 0].double()
+    means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
+    places = sign * means + _REACH.to(means.device)[:, None, None] * scales
+    return sign * places.amax(dim=2)
+
+
+def _ends_at_bounds(target: Unnormalized) -> tuple[bool, bool]:
+    # Whether the box ends at the lower bound, and at the upper one.
+    if target.tail is None:
+        return False, False
+    below, above = target.tail.ends_at_bounds
+    return bool(below), bool(above)
 
 
 def _beyond(low: Tensor, high: Tensor, width: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
@@ -208,14 +251,16 @@ def within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
 def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy, n_parts: int) -> NodeDensity:
     nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], is_bounded(target)
     # The bounds as they were given: to standard units and back they may move by a rounding error.
-    if bounded[0]:
-        nodes[:, 0] = target.bounds.low
-    if bounded[1]:
-        nodes[:, -1] = target.bounds.high
+    bounds, span = (target.bounds.low, target.bounds.high), nodes[:, -1] - nodes[:, 0]
+    for end, bound, is_bound, is_end in zip((0, -1), bounds, bounded, _ends_at_bounds(target), strict=True):
+        if is_bound:
+            is_there = (nodes[:, end] - bound).abs() <= _AT_BOUND * span
+            nodes[:, end] = torch.where(is_there | is_end, bound, nodes[:, end])
     return NodeDensity(
         nodes=nodes,
         log_f=curve.log_f,
         bounded=bounded,
+        support=(bounds[0].item(), bounds[1].item()),
         log_partition_error=curve.error,
         proposal=target.proposal_in_units,
         n_diagnostic_draws=accuracy.n_diagnostic_draws,

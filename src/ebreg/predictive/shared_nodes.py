@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ebreg._utils.sorting import sorted_rows
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.predictive.quadrature import beyond_the_box, within_bounds
+from ebreg.predictive.quadrature import beyond_the_box, towards_bounds, within_bounds
 from ebreg.predictive.unnormalized import Unnormalized
 
 # Nodes of the sketch: quantiles of all members together, and nodes evenly over the box of the tail.
@@ -89,4 +89,5 @@ def _sketch_nodes(members: GaussianMixture, merged: Unnormalized) -> Tensor:
     t = torch.linspace(0, 1, _N_EVEN, dtype=torch.float64, device=quantiles.device)
     even = tail.low + t * (tail.high - tail.low)
     fixed = torch.cat([even, *beyond_the_box(merged)])
-    return within_bounds(torch.cat([quantiles, fixed[:, None].expand(-1, len(merged))]), merged)
+    fixed = fixed[:, None].expand(-1, len(merged))
+    return within_bounds(torch.cat([quantiles, fixed, *towards_bounds(merged)]), merged)

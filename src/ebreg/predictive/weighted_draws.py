@@ -11,7 +11,7 @@ from torch import Tensor
 from ebreg import importance, objectives
 from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
-from ebreg.distributions import Modes, Region, check_levels, quantiles
+from ebreg.distributions import Modes, Region, check_levels, level_sets, quantiles
 from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.predictive import draw_quantiles
 from ebreg.predictive.unnormalized import Unnormalized
@@ -189,7 +189,16 @@ class WeightedDraws:
         """Where the density is above the threshold that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         threshold = importance.quantile(self.log_density, self.weights, 1 - mass)
-        intervals = self._intervals(threshold) if self.draws.shape[-1] == 1 else None
+        cut = level_sets.cut_of(self.log_density, self.weights, self.draws[..., 0], threshold, mass)
+        if self.draws.shape[-1] > 1:
+            return Region(mass, threshold, self.log_prob, cut=cut)
+        intervals = self._intervals(threshold)
+        if cut.isfinite().any():
+            of_mass = level_sets.intervals_of_mass(
+                self._intervals, threshold, mass, self._share_below, self._at_shares
+            )
+            rows = zip(cut.isfinite().tolist(), of_mass, intervals, strict=True)
+            intervals = tuple(part if is_level else plain for is_level, part, plain in rows)
         return Region(mass, threshold, self.log_prob, intervals)
 
     def __getitem__(self, rows: Any) -> Self:
@@ -235,6 +244,15 @@ class WeightedDraws:
             self._crossings(inside & ~edges[:, 2:], y, after, log_threshold),
         )
         return tuple(torch.stack(pair, dim=1) for pair in zip(*ends, strict=True))
+
+    def _share_below(self, y: Tensor) -> Tensor:
+        # Of one target: (Q, B) -> (Q, B).
+        return self.cdf(y[..., None])
+
+    def _at_shares(self, q: Tensor) -> Tensor:
+        # The inverse, (Q, B) -> (Q, B).
+        inner = torch.finfo(q.dtype).eps
+        return self._weighted_quantile(q.clamp(inner, 1 - inner))
 
     def _crossings(self, ends: Tensor, y: Tensor, beyond: Tensor, log_threshold: Tensor) -> list[Tensor]:
         # Where the density crosses the threshold, between an end, (B, M), and the draw beyond it: bisection.
