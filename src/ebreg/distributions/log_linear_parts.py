@@ -82,14 +82,21 @@ class Parts:
 
 
 @torch.no_grad()
-def log_integral(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
-    """That of a :class:`LogLinear` density, and nothing else of it: (B, N) each -> (B,)."""
-    peak = log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
+def masses(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
+    """Masses of the left tail, the segments and the right tail of a :class:`LogLinear` density.
+
+    Args:
+        nodes: Shape (B, N).
+        log_f: Relative to about the highest, shape (B, N).
+        bounded: Whether the density ends at the first node, and at the last.
+
+    Returns:
+        In units of the span of the nodes, shape (B, N + 1).
+    """
     span = (nodes[:, -1:] - nodes[:, :1]).clamp_min(torch.finfo(torch.float64).tiny)
-    width, log_f = nodes.diff(dim=1) / span, (log_f - peak).clamp(min=_LOWEST)
+    width, log_f = nodes.diff(dim=1) / span, log_f.clamp(min=_LOWEST)
     rise = log_f.diff(dim=1)
-    mass = _masses(width, log_f, rise, *_rates(width, rise, bounded))
-    return mass.sum(dim=1).log() + (peak + span.log())[:, 0]
+    return _masses(width, log_f, rise, *_rates(width, rise, bounded))
 
 
 def with_more_nodes(nodes: Tensor, log_f: Tensor, n_parts: int) -> tuple[Tensor, Tensor]:

@@ -132,7 +132,7 @@ class EnergyModel(Model):
 
     def _grid_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         # In the precision of y; with members, features and values are in blocks.
-        with evaluation_mode(self), torch.no_grad():
+        with evaluation_mode(self):
             energy = self.energy
             grid = getattr(energy, "grid", None)
             if grid is None:

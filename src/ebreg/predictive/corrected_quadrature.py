@@ -10,8 +10,9 @@ from ebreg.distributions.gaussian_mixture import GaussianMixture
 from ebreg.distributions.node_positions import NodePositions
 from ebreg.errors import UndefinedError
 from ebreg.predictive.accuracy import Accuracy
+from ebreg.predictive.curve import Curve
 from ebreg.predictive.node_density import NodeDensity, pad
-from ebreg.predictive.quadrature import Curve, refine
+from ebreg.predictive.quadrature import adaptive_curve, in_units
 from ebreg.predictive.row_tiles import row_tiles
 from ebreg.predictive.shared_nodes import shared_nodes
 from ebreg.predictive.unnormalized import Unnormalized
@@ -128,19 +129,20 @@ def corrected_quadrature(members: CorrectedMembers, merged: Unnormalized, accura
     """
     all_rows = torch.arange(len(merged))
     found = _Evaluated.of(members, merged, all_rows, accuracy.n_nodes, accuracy.tolerance)
-    n_parts = _N_PARTS
     for n_nodes in accuracy.node_counts[1:2]:
         is_bad = ~(found.curve.error <= accuracy.tolerance)
         if is_bad.any():
             rows = is_bad.nonzero()[:, 0]
             finer = _Evaluated.of(members, merged, rows, n_nodes, accuracy.tolerance)
-            found, n_parts = found.interpolated(n_parts).with_rows(is_bad, finer), 1
+            found = found.interpolated().with_rows(is_bad, finer)
     is_bad = ~(found.curve.error <= accuracy.tolerance)
-    if not is_bad.any():
-        return refine(found.curve, merged, accuracy, n_parts, 1)
+    if len(accuracy.node_counts) == 1 or not is_bad.any():
+        return in_units(found.curve, merged, accuracy)
     log_z = found.log_z.clone()
     log_z[:, is_bad] = members.log_z_by_draws(is_bad).to(log_z)
-    return refine(found.curve, members.merge(log_z.flatten().double()), accuracy, n_parts, 1)
+    exact = adaptive_curve(members.merge(log_z.flatten().double())[is_bad], accuracy)
+    order = torch.cat([(~is_bad).nonzero()[:, 0], is_bad.nonzero()[:, 0]]).argsort()
+    return in_units(found.curve[~is_bad].joined([exact])[order], merged, accuracy)
 
 
 @dataclass(frozen=True)
@@ -179,11 +181,11 @@ class _Evaluated:
         error = torch.maximum(members.weights.to(change) @ change.abs(), _CUBIC * missed)
         error = torch.where(fits, error, error.clamp_min(2 * tolerance)).double()  # NaN included
         log_f = members.over_background(log_p.double(), nodes)
-        return cls(Curve(nodes.T.contiguous(), log_f.T.contiguous(), error), log_z)
+        return cls(Curve(nodes.T.contiguous(), log_f.T.contiguous(), error, _N_PARTS), log_z)
 
-    def interpolated(self, n_parts: int) -> "_Evaluated":
-        """With more nodes: cubics cut every segment into parts."""
-        return replace(self, curve=self.curve.interpolated(n_parts))
+    def interpolated(self) -> "_Evaluated":
+        """With the nodes that cubics make."""
+        return replace(self, curve=self.curve.interpolated())
 
     def with_rows(self, rows: Tensor, others: "_Evaluated") -> "_Evaluated":
         """With others in place of some of the rows, given as a mask (b,)."""
@@ -194,7 +196,7 @@ class _Evaluated:
             for old, new in ((mine.nodes, theirs.nodes), (mine.log_f, theirs.log_f))
         )
         log_z = self.log_z.T.index_put((rows,), others.log_z.T).T
-        return _Evaluated(Curve(nodes, log_f, mine.error.index_put((rows,), theirs.error)), log_z)
+        return _Evaluated(Curve(nodes, log_f, mine.error.index_put((rows,), theirs.error), 1), log_z)
 
 
 def in_single_precision(

@@ -1,258 +1,158 @@
 """Quadrature: the density of one target at nodes, as many as each row needs."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ebreg.distributions.cubic import interpolated
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.distributions.log_linear import LogLinear
-from ebreg.distributions.log_linear_parts import log_integral
-from ebreg.predictive.accuracy import Accuracy
-from ebreg.predictive.node_density import NodeDensity, pad
+from ebreg.predictive.accuracy import DEFAULT, Accuracy
+from ebreg.predictive.curve import Curve, more_nodes
+from ebreg.predictive.first_nodes import (
+    component_tails,
+    ends_at_bounds,
+    even_nodes,
+    is_bounded,
+    row_nodes,
+)
+from ebreg.predictive.node_density import NodeDensity
 from ebreg.predictive.unnormalized import Unnormalized
 
-# Parts into which cubics cut a segment between nodes.
-_N_PARTS = 4
-# The first nodes in a tail, in widths of the tail: the energy is a parabola there.
-_TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
-# The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
-_NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
-# Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
-# there, and a straight line from its quantiles to theirs would be mass.
-_COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
-# Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components;
-# and, of a proposal that is no mixture, to these levels.
-_REACH = torch.tensor([3, 4.5, 6, 8], dtype=torch.float64)
-_EXTREME = torch.tensor([1e-3, 1e-6, 1e-9], dtype=torch.float64)
 # A first or last node as close to a bound, as a share of the span of the nodes, is at it.
 _AT_BOUND = 1e-6
+# Distance of the nodes over the box, in standard units: they see modes of a quarter of it. There are at most
+# so many for each of the first nodes.
+_SPACING, _IN_SCALES, _MOST_EVEN = 0.04, 4.0, 8
+# How much closer they may be in rows where the proposal shows narrower modes; its lightest components do not
+# count.
+_CLOSER = torch.tensor([1.0, 4.0, 16.0], dtype=torch.float64)
+_LEAST_WEIGHT = 1e-3
+# The error of rows whose narrowest modes are too narrow even for that: it makes them unreliable.
+_UNRESOLVED = 0.1
 
 
 def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
     """p(y | x) of one target: f at nodes, normalised, in the user's units.
 
-    Every row starts with ``n_nodes``. A row whose log Z is less accurate than the tolerance is computed again
-    with four times as many, up to ``max_nodes``; it decides for itself, so its answer does not depend on the
-    other rows. The other rows are padded by nodes that coincide.
+    Every row starts with nodes at the proposal's quantiles and evenly over the box of the tail, which all
+    rows share, and with half of ``n_nodes`` where those have shown mass or an edge. A row whose log Z is less
+    accurate than the tolerance gets four times as many, up to ``max_nodes``; it decides for itself, so its
+    answer does not depend on the other rows. The other rows are padded by nodes that coincide. Cubics between
+    the nodes give more, and between those the log density is linear.
 
-    Half of the nodes lie at the proposal's quantiles and evenly over the box of the tail; the other half
-    where those have shown mass. Cubics between the nodes give four times as many, and between those the log
-    density is linear. Rows that are computed again have nodes in the tails of each component too.
+    The nodes over the box see mass that the proposal misses, in modes whose standard deviation is at least a
+    quarter of their distance. Where f - log q is bounded there is nothing to look for, and they are few.
 
     Gradients reach f, and by it the features. Where the nodes lie is not differentiated: the derivative of
     an integral over fixed nodes is the integral of the derivative.
     """
-    return refine(_resolve(target, accuracy.n_nodes), target, accuracy)
+    return in_units(adaptive_curve(target, accuracy), target, accuracy)
 
 
-def refine(
-    curve: "Curve",
-    target: Unnormalized,
-    accuracy: Accuracy,
-    n_parts: int = _N_PARTS,
-    n_parts_again: int = _N_PARTS,
-) -> NodeDensity:
-    """The density of a curve, in the user's units; rows that are not accurate enough get more nodes.
+def adaptive_curve(target: Unnormalized, accuracy: Accuracy) -> Curve:
+    """F at as many nodes as each row needs, in standard units."""
+    spacing = _spacing(target, accuracy.n_nodes)
+    needed = _narrowest(target) if _has_search(target) else torch.full_like(spacing, torch.inf)
+    # How much closer the nodes over the box have to be in each row.
+    ratio = spacing / needed
+    closer = torch.searchsorted(_CLOSER.to(ratio), ratio).clamp(max=len(_CLOSER) - 1)
+    curves, order = [], []
+    for k in closer.unique().tolist() or [0]:
+        rows = (closer == k).nonzero()[:, 0]
+        curve = _refined(target[rows], accuracy, int(_CLOSER[k]))
+        is_unresolved = ratio[rows] > _CLOSER[-1]
+        curves.append(curve.with_error_of_at_least(torch.where(is_unresolved, _UNRESOLVED, 0.0)))
+        order.append(rows)
+    return _in_order(curves, order)
 
-    Args:
-        curve: Of all rows.
-        target: The rows.
-        accuracy: Nodes and tolerance.
-        n_parts: Parts into which cubics cut a segment between nodes.
-        n_parts_again: The same in rows that get more nodes.
-    """
-    rows, whole = torch.arange(len(target), device=target.h.device), target
-    done: list[Curve] = []
-    order: list[Tensor] = []
+
+def _refined(target: Unnormalized, accuracy: Accuracy, closer: int) -> Curve:
+    # With nodes over the box that are so many times closer than usual.
+    rows = torch.arange(len(target), device=target.h.device)
+    curve = _first_curve(target, accuracy.n_nodes, closer)
+    done, order = [], []
+    n_before = accuracy.n_nodes
     for n_nodes in accuracy.node_counts[1:]:
-        accurate = curve.error <= accuracy.tolerance
-        if accurate.all():
+        is_bad = ~(curve.error <= accuracy.tolerance)
+        if not is_bad.any():
             break
-        done.append(curve[accurate].interpolated(n_parts_again if done else n_parts))
-        order.append(rows[accurate])
-        target, rows = target[~accurate], rows[~accurate]
-        curve = _resolve(target, n_nodes, _component_tails(target))
-    if done:
-        curve = done[0].joined([*done[1:], curve.interpolated(n_parts_again)])
-        curve, n_parts = curve[torch.cat([*order, rows]).argsort()], 1
-    return _in_units(curve, whole, accuracy, n_parts)
+        done.append(curve[~is_bad])
+        order.append(rows[~is_bad])
+        target, rows = target[is_bad], rows[is_bad]
+        curve = _finer(curve[is_bad], target, n_nodes - n_before)
+        n_before = n_nodes
+    return _in_order([*done, curve], [*order, rows])
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Nodes and values, (B, N), in standard units; the error of log Z, (B,)."""
-
-    nodes: Tensor
-    log_f: Tensor
-    error: Tensor
-
-    @classmethod
-    def of(cls, nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> "Curve":
-        """The curve through nodes and values, (N, B) each; its error is that of cubics between them."""
-        nodes, log_f = nodes.T.contiguous(), log_f.T.contiguous()
-        every_other = torch.arange(nodes.shape[1], device=nodes.device) % 2 == 0
-        every_other[-1] = True
-        fine, coarse = (
-            log_integral(*interpolated(nodes[:, some], log_f[:, some], _N_PARTS), bounded)
-            for some in (slice(None), every_other)
-        )
-        return cls(nodes, log_f, (fine - coarse).abs())
-
-    def __getitem__(self, rows: Tensor) -> "Curve":
-        return Curve(self.nodes[rows], self.log_f[rows], self.error[rows])
-
-    def interpolated(self, n_parts: int) -> "Curve":
-        """With more nodes: cubics cut every segment into parts."""
-        if n_parts == 1:
-            return self
-        nodes, log_f = interpolated(self.nodes, self.log_f, n_parts)
-        return Curve(nodes, log_f, self.error)
-
-    def joined(self, others: Sequence["Curve"]) -> "Curve":
-        """These rows and, below them, those of others."""
-        parts = [self, *others]
-        N = max(part.nodes.shape[1] for part in parts)
-        return Curve(
-            torch.cat([pad(part.nodes, N) for part in parts]),
-            torch.cat([pad(part.log_f, N) for part in parts]),
-            torch.cat([part.error for part in parts]),
-        )
-
-
-def _resolve(target: Unnormalized, n_nodes: int, further: Tensor | None = None) -> Curve:
-    # With further nodes, (n, B), among the first.
-    bounded = is_bounded(target)
-    nodes = first_nodes(target, n_nodes // 4, n_nodes // 4)  # (N, B)
-    if further is not None:
-        nodes = torch.cat([nodes, further]).sort(dim=0).values
+def _first_curve(target: Unnormalized, n_nodes: int, closer: int) -> Curve:
+    nodes = row_nodes(target, n_nodes // 4, n_nodes // 4)  # (N, B)
     log_f = target.energy(nodes[..., None])
-    more = more_nodes(nodes, log_f, n_nodes // 2, bounded)
-    nodes, order = torch.cat([nodes, more]).sort(dim=0)
-    log_f = torch.cat([log_f, target.energy(more[..., None])]).gather(0, order)
-    return Curve.of(nodes, log_f, bounded)
+    if target.tail is not None:
+        even = even_nodes(target.tail, closer * _n_even(target, n_nodes))
+        nodes = torch.cat([nodes, even[:, None].expand(-1, len(target))])
+        log_f = torch.cat([log_f, target.on_grid(even[:, None])])
+    more = more_nodes(nodes, log_f, n_nodes // 2)
+    return Curve.of(
+        torch.cat([nodes, more]), torch.cat([log_f, target.energy(more[..., None])]), is_bounded(target)
+    )
 
 
-@torch.no_grad()
-def more_nodes(nodes: Tensor, log_f: Tensor, n: int, bounded: tuple[bool, bool]) -> Tensor:
-    """Nodes where the first, (N, B), have shown mass: (n, B)."""
-    # A segment errs by about p times its width cubed: nodes as dense as the cube root of p err least.
-    sketch = LogLinear(nodes.T, log_f.T / 3, bounded)
-    levels = (torch.arange(n, dtype=torch.float64, device=nodes.device) + 0.5) / n
-    return sketch.at_levels(levels[:, None].expand(-1, nodes.shape[1]))
+def _finer(curve: Curve, target: Unnormalized, n: int) -> Curve:
+    nodes, log_f = curve.nodes.T, curve.log_f.T
+    more, tails = more_nodes(nodes, log_f, n), component_tails(target)
+    more = more if tails is None else torch.cat([more, tails])
+    return Curve.of(
+        torch.cat([nodes, more]), torch.cat([log_f, target.energy(more[..., None])]), is_bounded(target)
+    )
 
 
-def is_bounded(target: Unnormalized) -> tuple[bool, bool]:
-    """Whether the target has a lower bound, and an upper one."""
+def _in_order(curves: Sequence[Curve], rows: Sequence[Tensor]) -> Curve:
+    # Curves of rows with these numbers, as one.
+    first, *others = curves
+    return first.joined(others)[torch.cat(list(rows)).argsort()] if others else first
+
+
+def _has_search(target: Unnormalized) -> bool:
+    # Whether there may be mass that the proposal misses, and a box to look for it.
+    return target.tail is not None and target.log_ratio_bound is None
+
+
+def _n_even(target: Unnormalized, n_nodes: int) -> int:
+    # Nodes over the box, with the usual distance.
+    fewest, most = n_nodes // 4, _MOST_EVEN * n_nodes
+    if not _has_search(target):
+        return fewest
+    assert target.tail is not None
+    width = (target.tail.high - target.tail.low).item()
+    wanted = width / _SPACING * n_nodes / DEFAULT.n_nodes
+    return max(fewest, math.ceil(min(wanted, most)))
+
+
+def _spacing(target: Unnormalized, n_nodes: int) -> Tensor:
+    # Of the nodes over the box, for each row, (B,).
+    width = target.h.new_zeros(len(target), dtype=torch.float64)
     if target.tail is None:
-        return False, False
-    below, above = target.tail.is_bounded
-    return bool(below), bool(above)
+        return width
+    return width + (target.tail.high - target.tail.low) / (_n_even(target, n_nodes) - 1)
 
 
 @torch.no_grad()
-def _quantile_nodes(target: Unnormalized, n: int) -> Tensor:
-    """Nodes that hold equal shares of the proposal's mass, (n, B)."""
-    # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
-    levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-    nodes: Tensor = target.proposal.from_uniform(levels[:, None, None].expand(-1, len(target), -1))
-    return nodes[..., 0].double().sort(dim=0).values
-
-
-@torch.no_grad()
-def first_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
-    """Quantiles of the proposal, nodes evenly over the box of the tail, and some beyond it, (N, B).
-
-    All are within the bounds. The first and the last are at the bounds where the box ends there or the
-    proposal has mass there; elsewhere bounds lie further out than any mass.
-    """
-    quantiles = _quantile_nodes(target, n_quantiles)
-    tail = target.tail
-    if tail is None:
-        low, high = quantiles[0], quantiles[-1]
-        width = high - low
-    else:
-        B = len(target)
-        low, high, width = tail.low.expand(B), tail.high.expand(B), tail.width.expand(B)
-    t = torch.linspace(0, 1, n_even, dtype=torch.float64, device=low.device)[:, None]
-    even = low + t * (high - low)
-    even[-1] = high  # rounding must not move the end itself
-    left, right = _beyond(low, high, width, _ends_at_bounds(target))
-    nodes = torch.cat([quantiles, even, left, right, *towards_bounds(target)]).sort(dim=0).values
-    return within_bounds(nodes, target)
-
-
-def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
-    """Nodes in the tails on both sides of the box, or beside bounds, (n,) each."""
-    tail = target.tail
-    assert tail is not None
-    left, right = _beyond(tail.low, tail.high, tail.width, _ends_at_bounds(target))
-    return left[:, 0], right[:, 0]
-
-
-def towards_bounds(target: Unnormalized) -> list[Tensor]:
-    """Nodes around the proposal, (n, B), on the sides of bounds that are no ends of the box.
-
-    Far from the data the proposal may reach such a bound, and then the bound is to be a node.
-    """
-    sides = zip((-1, 1), is_bounded(target), _ends_at_bounds(target), strict=True)
-    return [
-        _reach(target.proposal, sign)
-        for sign, is_bound, is_end in sides
-        if is_bound and not is_end and len(target)
-    ]
-
-
-@torch.no_grad()
-def _reach(q: Any, sign: int) -> Tensor:
-    if not isinstance(q, GaussianMixture):
-        levels = _EXTREME if sign < 0 else 1 - _EXTREME
-        draws: Tensor = q.from_uniform(levels[:, None, None].expand(-1, len(q), -1))
-        return draws[..., 0].double()
-    means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
-    places = sign * means + _REACH.to(means.device)[:, None, None] * scales
-    return sign * places.amax(dim=2)
-
-
-def _ends_at_bounds(target: Unnormalized) -> tuple[bool, bool]:
-    # Whether the box ends at the lower bound, and at the upper one.
-    if target.tail is None:
-        return False, False
-    below, above = target.tail.ends_at_bounds
-    return bool(below), bool(above)
-
-
-def _beyond(low: Tensor, high: Tensor, width: Tensor, bounded: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
-    # Of boxes, (B,) each: (n, B).
-    out, near = _TAIL.to(low.device)[:, None] * width, _NEAR.to(low.device)[:, None] * (high - low)
-    return low + near if bounded[0] else low - out, high - near if bounded[1] else high + out
-
-
-@torch.no_grad()
-def _component_tails(target: Unnormalized) -> Tensor | None:
-    # (n, B); a proposal that is no mixture has no components.
+def _narrowest(target: Unnormalized) -> Tensor:
+    # The distance that suits the narrowest component of the proposal, (B,).
     q = target.proposal
     if not isinstance(q, GaussianMixture):
-        return None
-    means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
-    nodes = means[..., None] + scales[..., None] * _COMPONENT_TAIL.to(means.device)
-    return within_bounds(nodes.flatten(1).T, target)
+        return torch.full((len(target),), torch.inf, dtype=torch.float64, device=target.h.device)
+    scales = q.scales[..., 0].double().masked_fill(q.logits.softmax(dim=1) < _LEAST_WEIGHT, torch.inf)
+    return _IN_SCALES * scales.amin(dim=1)
 
 
-def within_bounds(nodes: Tensor, target: Unnormalized) -> Tensor:
-    """Nodes (N, B), those beyond a bound moved to it."""
-    tail = target.tail
-    return nodes if tail is None else nodes.clamp(tail.bounds.low, tail.bounds.high)
-
-
-def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy, n_parts: int) -> NodeDensity:
+def in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
+    """The density of a curve in standard units, normalised and in the user's."""
     nodes, bounded = target.to_units(curve.nodes[..., None])[..., 0], is_bounded(target)
     # The bounds as they were given: to standard units and back they may move by a rounding error.
     bounds, span = (target.bounds.low, target.bounds.high), nodes[:, -1] - nodes[:, 0]
-    for end, bound, is_bound, is_end in zip((0, -1), bounds, bounded, _ends_at_bounds(target), strict=True):
+    for end, bound, is_bound, is_end in zip((0, -1), bounds, bounded, ends_at_bounds(target), strict=True):
         if is_bound:
             is_there = (nodes[:, end] - bound).abs() <= _AT_BOUND * span
             nodes[:, end] = torch.where(is_there | is_end, bound, nodes[:, end])
@@ -264,5 +164,5 @@ def _in_units(curve: Curve, target: Unnormalized, accuracy: Accuracy, n_parts: i
         log_partition_error=curve.error,
         proposal=target.proposal_in_units,
         n_diagnostic_draws=accuracy.n_diagnostic_draws,
-        n_parts=n_parts,
+        n_parts=curve.n_parts,
     )

@@ -30,12 +30,14 @@ class SearchGrid:
     def over(cls, tail: Tail) -> "SearchGrid | None":
         """Over the box of a tail; None where there are too many targets."""
         D = len(tail.low)
-        if D > len(_POINTS):
+        if len(_POINTS) < D:
             return None
         n = _POINTS[D - 1]
         spacing = (tail.high - tail.low) / n
         steps = torch.arange(n, dtype=spacing.dtype, device=spacing.device) + 0.5
-        points = torch.cartesian_prod(*(low + steps * step for low, step in zip(tail.low, spacing, strict=True)))
+        points = torch.cartesian_prod(
+            *(low + steps * step for low, step in zip(tail.low, spacing, strict=True))
+        )
         return cls(points.view(-1, D), n, spacing)
 
     @property
@@ -44,7 +46,7 @@ class SearchGrid:
         return self.spacing.log().sum().item()
 
     def drops(self, values: Tensor) -> Tensor:
-        """How far values (G, B) fall from each point to the lowest of its neighbours, where it is the highest.
+        """How far values (G, B) fall from a point that is highest among its neighbours to the lowest.
 
         Neighbours are the points of the cells that touch its own. Zero at points with a higher neighbour.
         """
