@@ -73,7 +73,7 @@ def draws_of(
     """By importance sampling, with the same number of draws, from the same source, in every row."""
     accuracy = Accuracy(n_draws=n_draws, **settings)
     target = target_of(energy, proposal, tail, shift, scale)
-    return _in_units(_sample(Source(target, fitted), n_draws, accuracy), target)
+    return _in_units(_sample(Source(target, fitted), n_draws, accuracy), target, None)
 
 
 def prediction(model, x, drop_target_axis: bool = False, chunk: int | None = None, **settings) -> Prediction:

@@ -1,46 +1,30 @@
-"""Command: python -m benchmarks.trust [--seeds N] [--only WORD]."""
+"""Command: python -m benchmarks.trust [--seeds N] [--only WORD] [--label NAME] [--out FOLDER]."""
 
 import argparse
+from pathlib import Path
 
-import torch
-
-from benchmarks.trust.cases import CASES, Case
-from ebreg.predictive import Accuracy, normalize
+from benchmarks.trust.cases import CASES
+from benchmarks.trust.measure import measure
+from benchmarks.trust.report import report
 
 
 def main() -> None:
-    """Print how often every case fools the stated error."""
+    """Measure how often each density fools the stated error, and write a report on all that was measured.
+
+    A label names the code that is measured: a checkout of another commit, say, on the path.
+    """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trust", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200)
-    parser.add_argument("--only", default="")
+    parser.add_argument("--seeds", type=int, default=300)
+    parser.add_argument("--only", default="", help="part of the names of the densities")
+    parser.add_argument("--label", default="now")
+    parser.add_argument("--out", type=Path, default=Path("results/trust"))
     args = parser.parse_args()
-    print("| density | off by more than 0.05 | and not flagged | worst error | its stated one | median stated |")
-    print("| --- | --- | --- | --- | --- | --- |")
     for case in CASES:
         if args.only in case.name:
-            print(row(case, args.seeds), flush=True)
-
-
-@torch.no_grad()
-def row(case: Case, n_seeds: int, rows_at_once: int = 50) -> str:
-    """One row of the table."""
-    errors, stated, flagged = [], [], []
-    for first in range(0, n_seeds, rows_at_once):
-        generator = torch.Generator().manual_seed(1000 + first)
-        problem = case.problem(min(rows_at_once, n_seeds - first), generator)
-        p = normalize(problem.target, Accuracy(seed=first))
-        errors.append(p.log_partition - problem.log_z)
-        stated.append(p.log_partition_error)
-        flagged.append(p.unreliable)
-    error, said, flag = torch.cat(errors).abs(), torch.cat(stated), torch.cat(flagged)
-    wrong = error > torch.maximum(2 * said, torch.tensor(0.05))
-    hidden = wrong & ~flag
-    worst = error.masked_fill(flag, 0).argmax()
-    note = "" if case.must else " (below the limit)"
-    return (
-        f"| {case.name}{note} | {(error > 0.05).double().mean():.1%} | {hidden.double().mean():.1%} | "
-        f"{error[worst]:.4f} | {said[worst]:.4f} | {said.median():.4f} | flags {flag.double().mean():.1%}"
-    )
+            result = measure(case, args.seeds)
+            result.write(args.out, args.label)
+            print(result, flush=True)
+    (args.out / "trust.md").write_text(report(args.out), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ def two_modes(n_targets: int, scale: float, centre: float = 2.0) -> Case:
         c = (centre + 0.1 * _uniform(B, n_targets, generator)) * torch.ones(n_targets, dtype=torch.float64)
         return _two(c, -c, scale, 0.5, -math.inf)
 
-    return Case(f"two modes, {n_targets}-D, deviation {scale:g}", n_targets, problem, _is_wide(n_targets, scale))
+    return Case(
+        f"two modes, {n_targets}-D, deviation {scale:g}", n_targets, problem, _is_wide(n_targets, scale)
+    )
 
 
 def spike(n_targets: int, scale: float, share: float = 0.5, log_floor: float = -math.inf) -> Case:
