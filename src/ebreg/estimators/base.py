@@ -27,7 +27,7 @@ from ebreg.estimators.grouping import Grouping
 from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.recipe import Recipe, find_recipe
 from ebreg.estimators.rows import Rows
-from ebreg.estimators.saving import Saving
+from ebreg.estimators.saving import RECORDS, Saving
 from ebreg.estimators.trainer import Trainer
 from ebreg.methods import Method, ResidualNCE
 from ebreg.models import Model
@@ -308,7 +308,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
 
     def _keep(self, **learned: Any) -> None:
         # At the end and all together, so that a fit that fails changes nothing.
-        for name in set(inputs.FORMAT) & set(vars(self)):
+        for name in {*inputs.FORMAT, *RECORDS} & set(vars(self)):
             delattr(self, name)
         for name, value in learned.items():
             setattr(self, name, value)

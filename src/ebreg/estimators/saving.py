@@ -15,6 +15,7 @@ from torch import Tensor
 from ebreg.errors import ModelFileError
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
+from ebreg.estimators.tensor_record import TensorRecord
 from ebreg.models import Model
 from ebreg.saving import folders
 from ebreg.saving.schema import (
@@ -39,6 +40,8 @@ _FITTED = {
     "interrupted_": flag,
     "target_names_": none_or(each(either(number(), text()))),
 }
+# Fitted attributes that a regressor may have, saved as tensors with their names in front.
+RECORDS: dict[str, type[TensorRecord]] = {}
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),
@@ -121,8 +124,14 @@ class Saving(BaseEstimator):
             for name, value in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
             if value.is_floating_point()
         }
-        return {
+        weights = {
             name: value.float() if name in single else value for name, value in model.state_dict().items()
+        }
+        return weights | {
+            f"{record}.{name}": value
+            for record in RECORDS
+            if hasattr(self, record)
+            for name, value in getattr(self, record).tensors().items()
         }
 
     @classmethod
@@ -131,6 +140,9 @@ class Saving(BaseEstimator):
         regressor = cls(**facts["params"], **{name: getattr(own, name) for name in own.names})
         design = Design(**{**facts["design"], "dropout": tuple(facts["design"]["dropout"])})
         regressor.design_ = design
+        tensors, records = _without_records(tensors)
+        for name, record in records.items():
+            setattr(regressor, name, RECORDS[name].from_tensors(record))
         regressor.model_ = _model(cls._model_class(design.residual), design, tensors, own.copied())
         regressor.model_.to_float64().eval()
         regressor._fitted_networks = own
@@ -145,6 +157,19 @@ class Saving(BaseEstimator):
         if facts["feature_names_in"] is not None:
             regressor.feature_names_in_ = np.array(facts["feature_names_in"], dtype=object)
         return regressor
+
+
+def _without_records(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:
+    # The weights, and the tensors of each record by their names in it.
+    weights: dict[str, Tensor] = {}
+    records: dict[str, dict[str, Tensor]] = {}
+    for path, value in tensors.items():
+        record, _, name = path.partition(".")
+        if record in RECORDS:
+            records.setdefault(record, {})[name] = value
+        else:
+            weights[path] = value
+    return weights, records
 
 
 def _model(
