@@ -16,6 +16,8 @@ _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
 _COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
+# In standard units, nearly all targets lie within this.
+_CORE = 5.0
 # Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components;
 # and, of a proposal that is no mixture, to these levels.
 _REACH = torch.tensor([3, 4.5, 6, 8], dtype=torch.float64)
@@ -31,7 +33,7 @@ def is_bounded(target: Unnormalized) -> tuple[bool, bool]:
 
 
 @torch.no_grad()
-def _quantile_nodes(target: Unnormalized, n: int) -> Tensor:
+def quantile_nodes(target: Unnormalized, n: int) -> Tensor:
     """Nodes that hold equal shares of the proposal's mass, (n, B)."""
     # Even points through from_uniform lie at quantiles of the components: as good, and without a search.
     levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
@@ -47,7 +49,7 @@ def row_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
     proposal has mass there; elsewhere bounds lie further out than any mass. Without a tail the box is that of
     the quantiles, and ``n_even`` nodes lie evenly over it.
     """
-    quantiles = _quantile_nodes(target, n_quantiles)
+    quantiles = quantile_nodes(target, n_quantiles)
     tail = target.tail
     if tail is None:
         low, high = quantiles[0], quantiles[-1]
@@ -59,12 +61,29 @@ def row_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
     return within_bounds(torch.cat(parts), target)
 
 
-def even_nodes(tail: Tail, n: int) -> Tensor:
-    """Nodes evenly over the box of a tail of one target, both ends included, (n,)."""
-    t = torch.linspace(0, 1, n, dtype=torch.float64, device=tail.low.device)
-    nodes = tail.low + t * (tail.high - tail.low)
-    nodes[-1] = tail.high[0]  # rounding must not move the end itself
+def even_nodes(tail: Tail, spacing: float, most: int) -> Tensor:
+    """Nodes over the box of a tail of one target, both ends included, (n,).
+
+    Where most targets lie they are evenly spaced; further out their distance grows with that from there.
+    Where that takes more nodes than allowed, all are further apart.
+    """
+    low, high = _place(tail.low), _place(tail.high)
+    n = 2 + int(((high - low) / max(spacing, 1e-9)).clamp(max=most - 2).item())
+    t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)
+    place = low + t * (high - low)
+    nodes = torch.where(place.abs() <= _CORE, place, place.sign() * _CORE * (place.abs() / _CORE - 1).exp())
+    nodes[0], nodes[-1] = tail.low[0], tail.high[0]  # rounding must not move the ends
     return nodes
+
+
+def growth_of_distance(y: Tensor) -> Tensor:
+    """How many times further apart :func:`even_nodes` are at y than where most targets lie."""
+    return (y.abs() / _CORE).clamp_min(1)
+
+
+def _place(y: Tensor) -> Tensor:
+    # In units of the distance of even nodes.
+    return torch.where(y.abs() <= _CORE, y, y.sign() * _CORE * (1 + (y.abs() / _CORE).clamp_min(1).log()))
 
 
 def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
