@@ -84,6 +84,17 @@ def on_a_floor(n_targets: int, scale: float, floor: float) -> Case:
     return Case(name, n_targets, problem, _is_wide(n_targets, scale))
 
 
+def in_a_wide_box(n_targets: int, scale: float, half: float) -> Case:
+    """A wide mode that the proposal knows and a narrow one, in a box that reaches far beyond both."""
+
+    def problem(B: int, generator: torch.Generator) -> Problem:
+        known, place = (4 * _uniform(B, n_targets, generator) for _ in range(2))
+        return _two(known, place, scale, 0.5, -math.inf, wide=1.0, half=half)
+
+    name = f"box of {half:g}, {n_targets}-D, deviation {scale:g}"
+    return Case(name, n_targets, problem, _is_wide(n_targets, scale))
+
+
 def banana(width: float) -> Case:
     """A thin curved ridge in two dimensions; the proposal has its mean and variances."""
 
@@ -127,25 +138,31 @@ def _uniform(B: int, D: int, generator: torch.Generator) -> Tensor:
 
 
 def _two(
-    known: Tensor, hidden: Tensor, scale: float, share: float, log_floor: float, wide: float | None = None
+    known: Tensor,
+    hidden: Tensor,
+    scale: float,
+    share: float,
+    log_floor: float,
+    wide: float | None = None,
+    half: float = HALF,
 ) -> Problem:
     # A known mode and a hidden one that has a share, at (B, D), over a level that is a log density.
     D = known.shape[1]
     width = scale if wide is None else wide
-    rest = 1 - share - (0.0 if log_floor == -math.inf else math.exp(log_floor) * (2 * HALF) ** D)
+    rest = 1 - share - (0.0 if log_floor == -math.inf else math.exp(log_floor) * (2 * half) ** D)
 
     def energy(h: Tensor, y: Tensor) -> Tensor:
         modes = [
             math.log(rest) + _log_normal(y, h[:, :D], width),
             math.log(share) + _log_normal(y, h[:, D:], scale),
         ]
-        inside = (y.abs() <= HALF).all(dim=-1)
+        inside = (y.abs() <= half).all(dim=-1)
         ground = torch.where(inside, log_floor, -torch.inf).to(modes[0])
         return torch.stack([*modes, ground]).logsumexp(dim=0)
 
     proposal = _gaussian(known, torch.full_like(known, width))
     zeros = torch.zeros(len(known), dtype=torch.float64)
-    return _problem(energy, torch.cat([known, hidden], dim=1), proposal, zeros)
+    return _problem(energy, torch.cat([known, hidden], dim=1), proposal, zeros, half)
 
 
 def _log_normal(y: Tensor, mean: Tensor | float, scale: float) -> Tensor:
@@ -158,10 +175,12 @@ def _gaussian(means: Tensor, scales: Tensor) -> GaussianMixture:
     return GaussianMixture(torch.zeros(len(means), 1, dtype=torch.float64), means[:, None], scales[:, None])
 
 
-def _problem(energy: Energy, parameters: Tensor, proposal: GaussianMixture, log_z: Tensor) -> Problem:
+def _problem(
+    energy: Energy, parameters: Tensor, proposal: GaussianMixture, log_z: Tensor, half: float = HALF
+) -> Problem:
     D = proposal.n_targets
     ones = torch.ones(D, dtype=torch.float64)
-    tail = Tail(-HALF * ones, HALF * ones, ones)
+    tail = Tail(-half * ones, half * ones, ones)
     units = Standardizer.identity(D, "y")
     return Problem(Unnormalized(energy, parameters, proposal, tail, units, Bounds.none(D)), log_z)
 
@@ -175,6 +194,8 @@ CASES = [
     *(on_a_floor(1, scale, floor) for scale in (0.01, 0.1) for floor in (1e-6, 1e-3, 0.1)),
     *(on_a_floor(2, scale, floor) for scale in (0.1, 0.3) for floor in (1e-6, 1e-3, 0.1)),
     *(on_a_floor(3, scale, 1e-3) for scale in (0.1, 0.3)),
+    *(in_a_wide_box(D, scale, 1000) for D, scale in ((1, 0.01), (2, 0.1), (3, 0.3))),
+    *(two_modes(D, 0.3) for D in (4, 5)),
     *(banana(width) for width in (0.02, 0.05, 0.1)),
     *(edges(width) for width in (0.03, 0.3, 3.0)),
 ]

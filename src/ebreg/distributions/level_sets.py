@@ -45,6 +45,8 @@ def intervals_of_mass(
         Shape (n_i, 2) for each row.
     """
     found, outer = at_least(level), at_least(level - LEVEL)
+    if not found:
+        return found
     held = (_masses(found, cdf) * torch.tensor([[-1.0], [1.0]]).to(level)).sum(dim=(0, 1))
     is_level = (held - mass).abs() > _EXACT
     rows = [row for row in range(len(level)) if is_level[row] or len(outer[row]) < len(found[row])]
@@ -59,7 +61,7 @@ def intervals_of_mass(
 
 def _masses(parts: Intervals, cdf: Callable[[Tensor], Tensor]) -> Tensor:
     # To the left of starts and of ends, (n, 2, B), in rows with fewer parts filled up by one without mass.
-    n = max(1, *(len(row) for row in parts)) if parts else 1
+    n = max(1, *(len(row) for row in parts))
     padded = torch.stack([torch.cat([row, row.new_zeros(n - len(row), 2)]) for row in parts], dim=-1)
     return cdf(padded.flatten(0, 1)).view(padded.shape)
 

@@ -1,7 +1,7 @@
 """EnergyModel: an energy with its proposal, on one backbone."""
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -133,14 +133,14 @@ class EnergyModel(Model):
     def _grid_for_prediction(self, h: Tensor, y: Tensor) -> Tensor:
         # In the precision of y; with members, features and values are in blocks.
         with evaluation_mode(self):
-            energy = self.energy
-            grid = getattr(energy, "grid", None)
-            if grid is None:
+            head: Any = self.energy
+            if not hasattr(head, "grid"):  # an energy of the user's own
                 return self._f_for_prediction(h, y[:, None].expand(-1, len(h), -1))
             if y.dtype != self.reference.dtype:
-                grid = copy.deepcopy(energy).to(y.dtype).grid
-            inside, penalty = (y, 0.0) if self.tail is None else self.tail.split(y)
-            return (grid(h.to(y.dtype), inside) - penalty[:, None]) / self.temperature
+                head = copy.deepcopy(head).to(y.dtype)
+            inside, penalty = (y, y.new_zeros(len(y))) if self.tail is None else self.tail.split(y)
+            f: Tensor = head.grid(h.to(y.dtype), inside) - penalty[:, None]
+            return f / self.temperature
 
     def answers_by_draws(self, accuracy: Accuracy) -> bool:
         """See :meth:`Model.answers_by_draws`."""

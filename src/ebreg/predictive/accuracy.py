@@ -29,6 +29,8 @@ class Accuracy:
         n_replicates: Independently scrambled sets of draws, whose spread is the error of log Z.
         n_diagnostic_draws: Draws of the proposal for its effective sample size. One target.
         seed: Of the scrambling, or of the draws.
+        search: Whether to look for modes that the proposal misses, where the energy may have some. Without it
+            the stated errors do not include them.
         engine: "quadrature" for one target; with several, adaptive importance sampling takes its place.
             "importance" for the paper's estimator, with any number of targets: ``n_draws`` independent draws
             of the proposal, at least 16, and nothing else.
@@ -42,6 +44,7 @@ class Accuracy:
     n_replicates: int = 8
     n_diagnostic_draws: int = 512
     seed: int = 0
+    search: bool = True
     engine: str = "quadrature"
 
     def __post_init__(self) -> None:
@@ -52,6 +55,7 @@ class Accuracy:
         checks.at_least("n_draws", self.n_draws, _FEWEST_DRAWS_A_REPLICATE * replicates)
         checks.at_least("n_diagnostic_draws", self.n_diagnostic_draws, 1)
         checks.positive("tolerance", self.tolerance)
+        checks.flag("search", self.search)
         checks.seed(self.seed, bits=31)
         if self.max_nodes is not None:
             checks.at_least("max_nodes", self.max_nodes, self.n_nodes)
@@ -71,7 +75,7 @@ class Accuracy:
 
 DEFAULT = Accuracy()
 # Enough to compare one epoch with another.
-VALIDATION = Accuracy(n_nodes=64, max_nodes=64, n_draws=512, max_draws=512)
+VALIDATION = Accuracy(n_nodes=64, max_nodes=64, n_draws=512, max_draws=512, search=False)
 
 
 def accuracy_or_default(accuracy: Any) -> Accuracy:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from ebreg.distributions import GaussianMixture
 from ebreg.predictive.unnormalized import Unnormalized
-from ebreg.units import Tail
 
 # The first nodes in a tail, in widths of the tail: the energy is a parabola there.
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
@@ -16,8 +15,6 @@ _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
 _COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
-# In standard units, nearly all targets lie within this.
-_CORE = 5.0
 # Where a bound lies far beyond the box, nodes reach towards it so many scales from the outermost components;
 # and, of a proposal that is no mixture, to these levels.
 _REACH = torch.tensor([3, 4.5, 6, 8], dtype=torch.float64)
@@ -59,31 +56,6 @@ def row_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
         beyond = [side[:, None].expand(-1, len(target)) for side in beyond_the_box(target)]
         parts = [quantiles, *beyond, *towards_bounds(target)]
     return within_bounds(torch.cat(parts), target)
-
-
-def even_nodes(tail: Tail, spacing: float, most: int) -> Tensor:
-    """Nodes over the box of a tail of one target, both ends included, (n,).
-
-    Where most targets lie they are evenly spaced; further out their distance grows with that from there.
-    Where that takes more nodes than allowed, all are further apart.
-    """
-    low, high = _place(tail.low), _place(tail.high)
-    n = 2 + int(((high - low) / max(spacing, 1e-9)).clamp(max=most - 2).item())
-    t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)
-    place = low + t * (high - low)
-    nodes = torch.where(place.abs() <= _CORE, place, place.sign() * _CORE * (place.abs() / _CORE - 1).exp())
-    nodes[0], nodes[-1] = tail.low[0], tail.high[0]  # rounding must not move the ends
-    return nodes
-
-
-def growth_of_distance(y: Tensor) -> Tensor:
-    """How many times further apart :func:`even_nodes` are at y than where most targets lie."""
-    return (y.abs() / _CORE).clamp_min(1)
-
-
-def _place(y: Tensor) -> Tensor:
-    # In units of the distance of even nodes.
-    return torch.where(y.abs() <= _CORE, y, y.sign() * _CORE * (1 + (y.abs() / _CORE).clamp_min(1).log()))
 
 
 def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:

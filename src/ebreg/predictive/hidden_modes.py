@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ebreg import sampling
-from ebreg.distributions import FullMixture, normal
+from ebreg.distributions import FullMixture, GaussianMixture, normal
 from ebreg.predictive.search_grid import SearchGrid
 from ebreg.predictive.source import Source
 from ebreg.predictive.unnormalized import Unnormalized
@@ -26,13 +26,16 @@ _RATIO_UNSEEN = 50.0
 _RISE = 0.25
 # Rounds in which a Gaussian is moved to the mass near a place, before and after a look at what it has found,
 # and half of the points of each.
-_ROUNDS, _N_POINTS = (2, 4), 48
+_ROUNDS, _N_POINTS = (4, 4), 64
 # Weights are flattened until they are worth so many points.
 _WORTH = 12.0
 # Variance of a component, in units of the points' own.
 _INFLATION = 1.5
 # Share of the mass of a source that the components have which the search has found.
 _SHARE = 0.3
+# Components of the proposal so much narrower than the cells of the grid, averaged over the targets, may have
+# others like them that the grid does not show; the lightest do not count.
+_NARROW, _LEAST_WEIGHT = 10.0, 1e-3
 # Stands for a density of 0, also as the log weight of a component without any.
 _NOTHING = -1e4
 
@@ -49,37 +52,38 @@ class ModeSearch:
         points: The likeliest points of the grid, shape (P, B, D).
         f: There, shape (P, B).
         drops: How far f falls from a top to its lowest neighbour; 0 at other points, shape (P, B).
-        log_cell: Log of the volume of a cell.
-        spacing: Of the grid, shape (D,).
+        spacing: The widths of the cells of the points, shape (P, B, D).
+        is_too_coarse: Whether the proposal has modes that the grid would not show, shape (B,).
     """
 
     target: Unnormalized
     points: Tensor
     f: Tensor
     drops: Tensor
-    log_cell: float
     spacing: Tensor
+    is_too_coarse: Tensor
 
     @classmethod
     @torch.no_grad()
     def of(cls, target: Unnormalized) -> "ModeSearch | None":
-        """Evaluate f on the grid; None where there is no need, no box, or too many targets for a grid."""
-        if target.log_ratio_bound is not None or target.tail is None or not len(target):
+        """Evaluate f on the grid; None where there is no need, or no box."""
+        if not target.may_hide_modes or not len(target):
             return None
+        assert target.tail is not None
         grid = SearchGrid.over(target.tail)
-        if grid is None:
-            return None
         # In single precision: it decides where to look, and nothing else.
         f = target.on_grid(grid.points.float()).clamp_min(_NOTHING)  # (G, B)
         drops = grid.drops(f)
         _, chosen = (f + _RISE * drops).topk(min(_N_LIKELIEST, len(f)), dim=0)
         f, drops = (values.gather(0, chosen).double() for values in (f, drops))
-        return cls(target, grid.points[chosen], f, drops, grid.log_cell, grid.spacing)
+        return cls(target, grid.points[chosen], f, drops, grid.spacing[chosen], _is_too_coarse(grid, target))
 
     def __getitem__(self, rows: Tensor) -> "ModeSearch":
         """Some of the rows: row numbers or a mask."""
-        parts = (self.points[:, rows], self.f[:, rows], self.drops[:, rows])
-        return ModeSearch(self.target[rows], *parts, self.log_cell, self.spacing)
+        points, f, drops, spacing = (
+            part[:, rows] for part in (self.points, self.f, self.drops, self.spacing)
+        )
+        return ModeSearch(self.target[rows], points, f, drops, spacing, self.is_too_coarse[rows])
 
     @torch.no_grad()
     def missed_by(self, source: Source, log_z: Tensor) -> "FoundModes":
@@ -89,13 +93,12 @@ class ModeSearch:
             source: Where the draws of these rows come from.
             log_z: Of the rows, from those draws, shape (B,).
         """
-        places, is_suspect = self._places(source, log_z)
-        B, K, D = places.shape
-        nothing = places.new_full((B, K), -torch.inf)
-        found = FoundModes(self.target, places, torch.diag_embed(self.spacing.expand(B, K, D)), nothing)
+        places, spacing, is_suspect = self._places(source, log_z)
+        nothing = torch.full_like(places[..., 0], -torch.inf)
+        found = FoundModes(self.target, places, torch.diag_embed(spacing), nothing)
         # A few rounds show that most places are none.
         for n_rounds in _ROUNDS:
-            found = found.climbed(is_suspect, n_rounds, self.spacing)
+            found = found.climbed(is_suspect, n_rounds)
             is_suspect = found.are_missed_by(source, log_z)
         return found.of_those(is_suspect)
 
@@ -104,19 +107,37 @@ class ModeSearch:
         """The share of the mass in cells of the grid where draws from a source are far too few, (B,)."""
         log_p = self.f - log_z
         is_unseen = log_p - source.log_prob(self.points) > math.log(_RATIO_UNSEEN)
-        mass = (log_p + self.log_cell).exp().clamp(max=1)
+        mass = (log_p + self._log_cell).exp().clamp(max=1)
         return mass.masked_fill(~is_unseen, 0.0).sum(dim=0).clamp(max=1)
 
-    def _places(self, source: Source, log_z: Tensor) -> tuple[Tensor, Tensor]:
-        # Where to look in each row, (B, K, D), and whether there is a reason to, (B, K).
+    @property
+    def _log_cell(self) -> Tensor:
+        # Log of the volume of the cells, (P, B).
+        return self.spacing.log().sum(dim=-1)
+
+    def _places(self, source: Source, log_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # Where to look in each row and the widths of cells, (B, K, D), and whether there is a reason, (B, K).
         log_p = self.f + _RISE * self.drops - log_z
         is_missed = log_p - source.log_prob(self.points) > math.log(_RATIO)
-        is_suspect = is_missed & (log_p + self.log_cell > math.log(_LEAST_MASS))
+        is_suspect = is_missed & (log_p + self._log_cell > math.log(_LEAST_MASS))
         # Tops first: a top may be that of much more than its own cell.
         order = torch.where(self.drops > 0, self.f, self.f - self.f.amax(dim=0) + self.f.amin(dim=0))
-        height, chosen = order.masked_fill(~is_suspect, -torch.inf).topk(_N_PLACES, dim=0)
-        places = self.points.gather(0, chosen[..., None].expand(-1, -1, self.points.shape[-1]))
-        return places.transpose(0, 1), (height > -torch.inf).T
+        height, chosen = order.masked_fill(~is_suspect, -torch.inf).topk(min(_N_PLACES, len(order)), dim=0)
+        chosen = chosen[..., None].expand(-1, -1, self.points.shape[-1])
+        places, spacing = (part.gather(0, chosen).transpose(0, 1) for part in (self.points, self.spacing))
+        return places, spacing, (height > -torch.inf).T
+
+
+def _is_too_coarse(grid: SearchGrid, target: Unnormalized) -> Tensor:
+    # The proposal learns from the energy: where it has narrow modes, the energy may have others.
+    q = target.proposal
+    if not isinstance(q, GaussianMixture):
+        return torch.zeros(len(target), dtype=torch.bool, device=target.h.device)
+    assert target.tail is not None
+    spacing = grid.spacing_at(q.means.double().clamp(target.tail.low, target.tail.high))  # (B, K, D)
+    narrowness = (spacing / q.scales.double()).log().mean(dim=-1)
+    narrowness = narrowness.masked_fill(q.logits.softmax(dim=1) < _LEAST_WEIGHT, -torch.inf)
+    return narrowness.amax(dim=1) > math.log(_NARROW)
 
 
 @dataclass(frozen=True)
@@ -145,20 +166,19 @@ class FoundModes:
             self.target, self.means, self.cholesky, self.log_mass.masked_fill(~chosen, -torch.inf)
         )
 
-    def climbed(self, chosen: Tensor, n_rounds: int, spacing: Tensor) -> "FoundModes":
+    def climbed(self, chosen: Tensor, n_rounds: int) -> "FoundModes":
         """Some of the Gaussians, given as a mask (B, K), moved to the mass around them; no others.
 
         Args:
             chosen: Which.
             n_rounds: How often each is fitted to points of its own, weighted by exp f.
-            spacing: Of the grid: the unit of the least covariance, shape (D,).
         """
         means, cholesky = self.means.clone(), self.cholesky.clone()
         log_mass = torch.full_like(self.log_mass, -torch.inf)
         rows, place = chosen.nonzero(as_tuple=True)  # (n,) each
         if len(rows):
             means[rows, place], cholesky[rows, place], log_mass[rows, place] = _climb(
-                self.target[rows], means[rows, place], cholesky[rows, place], n_rounds, spacing
+                self.target[rows], means[rows, place], cholesky[rows, place], n_rounds
             )
         return FoundModes(self.target, means, cholesky, log_mass)
 
@@ -187,7 +207,7 @@ class FoundModes:
 
 
 def _climb(
-    target: Unnormalized, means: Tensor, cholesky: Tensor, n_rounds: int, spacing: Tensor
+    target: Unnormalized, means: Tensor, cholesky: Tensor, n_rounds: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     # From a Gaussian in each of n rows, (n, D) and (n, D, D): means, Cholesky factors and log masses.
     D = means.shape[1]
@@ -205,7 +225,7 @@ def _climb(
         worth = 1 / weights.square().sum(dim=0)[..., None, None]
         prior = (D + 1) / (worth + D + 1)
         covariance = (1 - prior) * covariance + prior * torch.diag_embed(
-            covariance.diagonal(dim1=-2, dim2=-1) + 1e-12 * spacing.square()
+            covariance.diagonal(dim1=-2, dim2=-1) + 1e-12 * scale.square()
         )
         cholesky = torch.linalg.cholesky(covariance)
     return means, cholesky, log_ratio.logsumexp(dim=0) - math.log(len(z))

@@ -23,6 +23,8 @@ _GOOD_ERROR = 0.0125  # of log Z
 # The error is at least this share of that of independent draws. Replicates vary by less, but all of them miss
 # the same tails.
 _LEAST_ERROR = 0.25
+# The error of rows with modes narrower than a search sees: it makes them unreliable.
+_UNRESOLVED = 0.2
 # Rounds of draws that only show where the next are to come from, and how many draws each: a fit to few draws
 # misses some of the tails, and log Z comes out low.
 _ROUNDS, _FEWEST_TO_FIT = 3, 1024
@@ -41,7 +43,7 @@ def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> AdaptiveDra
     """
     rows = torch.arange(len(target), device=target.h.device)
     fitted: FullMixture | None = None
-    search, found = ModeSearch.of(target), None
+    search, found = ModeSearch.of(target) if accuracy.search else None, None
     parts: list[tuple[Tensor, _Part]] = []
     # As many draws once more, from a fitted mixture, before there are more of them.
     counts = [accuracy.n_draws, *accuracy.draw_counts]
@@ -163,4 +165,5 @@ def _unseen_mass(part: _Part, target: Unnormalized, search: ModeSearch | None) -
         return (target.log_ratio_bound.to(log_z) - log_z).exp() / len(part.draws)
     if search is None or not len(target):
         return torch.zeros_like(log_z)
-    return search.unseen_mass(Source(target, part.fitted), log_z)
+    unseen = search.unseen_mass(Source(target, part.fitted), log_z)
+    return torch.where(search.is_too_coarse, unseen.clamp_min(_UNRESOLVED), unseen)

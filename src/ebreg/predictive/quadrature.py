@@ -45,7 +45,7 @@ def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:
 
 def adaptive_curve(target: Unnormalized, accuracy: Accuracy) -> Curve:
     """F at as many nodes as each row needs, in standard units."""
-    search = SearchNodes.of(target, accuracy.n_nodes)
+    search = SearchNodes.of(target, accuracy)
     kind, is_unresolved = search.kinds(target)
     curves, order = [], []
     for k in kind.unique().tolist() or [0]:

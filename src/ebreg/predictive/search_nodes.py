@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ebreg.distributions import GaussianMixture
-from ebreg.predictive.accuracy import DEFAULT
-from ebreg.predictive.first_nodes import even_nodes, growth_of_distance
+from ebreg.predictive.accuracy import DEFAULT, Accuracy
+from ebreg.predictive.places import Places
 from ebreg.predictive.unnormalized import Unnormalized
 from ebreg.units import Tail
 
@@ -17,6 +17,7 @@ _SPACING, _IN_SCALES, _MOST_EVEN = 0.04, 4.0, 8
 # How much closer they may be in rows that need it; its lightest components do not count.
 _CLOSER, _MOST_EVEN_CLOSER = torch.tensor([1.0, 4.0, 16.0], dtype=torch.float64), 32
 _LEAST_WEIGHT = 1e-3
+_PLACES = Places.without_jump()
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,11 @@ class SearchNodes:
     most: tuple[int, int]
 
     @classmethod
-    def of(cls, target: Unnormalized, n_nodes: int) -> "SearchNodes":
-        """For rows that start with ``n_nodes``."""
+    def of(cls, target: Unnormalized, accuracy: Accuracy) -> "SearchNodes":
+        """For rows with some accuracy."""
+        n_nodes = accuracy.n_nodes
         spacing = _SPACING * DEFAULT.n_nodes / n_nodes
-        fewest = 0 if target.log_ratio_bound is None else n_nodes // 4
+        fewest = 0 if target.may_hide_modes and accuracy.search else n_nodes // 4
         return cls(target.tail, spacing, fewest, (_MOST_EVEN * n_nodes, _MOST_EVEN_CLOSER * n_nodes))
 
     @torch.no_grad()
@@ -54,7 +56,7 @@ class SearchNodes:
             return nothing, nothing.bool()
         means, scales = q.means[..., 0].double(), q.scales[..., 0].double()  # (B, K)
         means = means.clamp(self.tail.low, self.tail.high)
-        suits = (_IN_SCALES * scales / growth_of_distance(means)).masked_fill(
+        suits = (_IN_SCALES * scales / _PLACES.growth(means)).masked_fill(
             q.logits.softmax(dim=1) < _LEAST_WEIGHT, torch.inf
         )
         available = torch.tensor([self._distance(k) for k in range(len(_CLOSER))], dtype=torch.float64)
@@ -67,10 +69,21 @@ class SearchNodes:
         if self.tail is None:
             return torch.empty(0, dtype=torch.float64)
         if self.fewest:
-            return even_nodes(self.tail, 0.0, self.fewest)
+            return _nodes_over(self.tail, 0.0, self.fewest)
         most = self.most[0] if kind == 0 else self.most[1]
-        return even_nodes(self.tail, self.spacing / _CLOSER[kind].item(), most)
+        return _nodes_over(self.tail, self.spacing / _CLOSER[kind].item(), most)
 
     def _distance(self, kind: int) -> float:
         nodes = self.nodes(kind)
-        return (nodes.diff() / growth_of_distance(nodes[1:])).amax().item()
+        return (nodes.diff() / _PLACES.growth(nodes[1:])).amax().item()
+
+
+def _nodes_over(tail: Tail, spacing: float, most: int) -> Tensor:
+    # Over the box of a tail of one target, both ends included, (n,); all are further apart where the distance
+    # that is asked for takes more than are allowed.
+    low, high = _PLACES.of(tail.low), _PLACES.of(tail.high)
+    n = 2 + int(((high - low) / max(spacing, 1e-9)).clamp(max=most - 2).item())
+    t = torch.linspace(0, 1, n, dtype=torch.float64, device=low.device)
+    nodes = _PLACES.targets(low + t * (high - low))
+    nodes[0], nodes[-1] = tail.low[0], tail.high[0]  # rounding must not move the ends
+    return nodes

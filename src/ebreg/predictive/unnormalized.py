@@ -69,6 +69,11 @@ class Unnormalized:
         return _checked(self.grid(self.h, y))
 
     @property
+    def may_hide_modes(self) -> bool:
+        """Whether there may be mass in the box of the tail where the proposal has none."""
+        return self.tail is not None and self.log_ratio_bound is None
+
+    @property
     def proposal_in_units(self) -> Any:
         """In the user's units."""
         q = self.proposal.rescaled(self.y_units.shift, self.y_units.scale)
