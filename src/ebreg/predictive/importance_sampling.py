@@ -22,7 +22,7 @@ _GOOD_SHARE, _GOOD_SHARE_FITTED = 0.5, 0.2
 _GOOD_ERROR = 0.0125  # of log Z
 # The error is at least this share of that of independent draws. Replicates vary by less, but all of them miss
 # the same tails.
-_LEAST_ERROR = 0.25
+_LEAST_ERROR = 0.4
 # The error of rows with modes narrower than a search sees: it makes them unreliable.
 _UNRESOLVED = 0.2
 # Rounds of draws that only show where the next are to come from, and how many draws each: a fit to few draws
