@@ -74,12 +74,15 @@ def masses_reaching(
         rows: Their numbers.
     """
     spans = [
-        _spans(parts, _masses(parts, cdf), rows) for parts in (at_least(level + LEVEL), at_least(level - LEVEL))
+        _spans(parts, _masses(parts, cdf), rows)
+        for parts in (at_least(level + LEVEL), at_least(level - LEVEL))
     ]
     return [mass_reaching(*pair, share) for *pair, share in zip(*spans, shares[rows].tolist(), strict=True)]
 
 
-def hpd_mass_by_draws(log_density: Tensor, weights: Tensor, first: Tensor, log_p: Tensor, y: Tensor) -> Tensor:
+def hpd_mass_by_draws(
+    log_density: Tensor, weights: Tensor, first: Tensor, log_p: Tensor, y: Tensor
+) -> Tensor:
     """The mass of draws that enter a highest-density region before values do.
 
     These are the draws with a higher density and, where the density is level as :func:`cut_of` says, those of
@@ -208,8 +211,8 @@ def mass_reaching(inner: Sequence[Span], outer: Sequence[Span], share: float) ->
 
 
 def _growth(inner: Sequence[Span], outer: Sequence[Span]) -> list[tuple[Span, float]]:
-    # What the outer region has beyond the inner one, in the order in which it is taken, and where each stretch
-    # starts: 0 at its left end, 0.5 in its middle, 1 at its right end.
+    # What the outer region has beyond the inner one, in the order in which it is taken, and where each
+    # stretch starts: 0 at its left end, 0.5 in its middle, 1 at its right end.
     gaps, sides, alone = _between(inner, outer)
     return [
         *((gap, 0.0) for gap in sorted(gaps, key=lambda gap: gap.mass)),

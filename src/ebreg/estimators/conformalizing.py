@@ -36,7 +36,7 @@ class Conformalizing:
         time: Any = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Calibrate :meth:`predict_interval` and :meth:`predict_region`, so that they cover as often as asked.
+        """Calibrate :meth:`predict_interval` and :meth:`predict_region`: they then cover as often as asked.
 
         With rows that were not used in ``fit``, a set for a new row like them covers with at least the
         probability asked for, whatever the model has learned (split conformal prediction). A call that fails
@@ -47,7 +47,7 @@ class Conformalizing:
             y: Their targets.
             cv: None, or the number of folds: copies of the regressor are fitted without each fold, and scored
                 on it. The fitted model stays. No rows are set aside, and the guarantee is weaker.
-            groups: A label for each row, (n,): sets then cover rows of new groups, and each group counts once.
+            groups: A label for each row, (n,): sets then cover rows of new groups; each group counts once.
             time: With ``cv``, a number or a date for each row, (n,): each copy is scored on later rows.
             sample_weight: With ``cv``, the weights of the rows in the fits, (n,).
 
@@ -74,7 +74,8 @@ class Conformalizing:
     def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Central interval with probability ``coverage``, shape (n, 2) or (n, 2, D).
 
-        Its tails are equal. After :meth:`conformalize` it is as wide as coverage needs, each target by itself.
+        Its tails are equal. After :meth:`conformalize` it is as wide as coverage needs, for each target by
+        itself.
         """
         dist = self.predict_distribution(X)
         if not hasattr(self, "conformal_"):
@@ -86,8 +87,8 @@ class Conformalizing:
     def predict_region(self, X: Any, coverage: float = 0.9) -> Region:
         """Highest-density region with probability ``coverage``, of all targets together.
 
-        After :meth:`conformalize` it is as large as coverage needs. ``region.contains(y)`` says whether targets
-        lie in it; with one target ``region.intervals`` are its parts in each row.
+        After :meth:`conformalize` it is as large as coverage needs. ``region.contains(y)`` says whether
+        targets lie in it; with one target ``region.intervals`` are its parts in each row.
         """
         dist = self.predict_distribution(X)
         coverage = checks.fraction("coverage", coverage)
@@ -96,6 +97,7 @@ class Conformalizing:
         return dist.region_of_score(self.conformal_.region_score(coverage), coverage)
 
     def predict_distribution(self, X: Any) -> Prediction:
+        """The whole distribution."""
         raise NotImplementedError  # abstract
 
     def _inputs_of(self, X: Any) -> Tensor:

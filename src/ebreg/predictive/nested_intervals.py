@@ -1,9 +1,8 @@
-"""Nested intervals: intervals with equal tails as one family that grows without end, and the score at which a
-target enters it.
+"""Nested intervals: intervals with equal tails of every size, and the score at which a target enters them.
 
 A score below 1 is the mass of an interval, of each target by itself. Beyond the interval [l, u] of mass
-1 - t the score is 1 plus the distance from the interval in units of u - l. A target lies in the interval of
-a score exactly if its own score is at most that.
+1 - t the score is 1 plus the distance from the interval in units of u - l. A target lies in the interval of a
+score exactly if its own score is at most that.
 """
 
 from typing import Any

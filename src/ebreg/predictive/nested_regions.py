@@ -1,5 +1,4 @@
-"""Nested regions: highest-density regions as one family that grows without end, and the score at which a
-target enters it.
+"""Nested regions: highest-density regions of every size, and the score at which a target enters them.
 
 A score below 1 is the mass of a region. Masses near 1 cannot tell a target 20 standard deviations away from
 one 30 away, so beyond a mass of 1 - t the score is 1 plus how far, in nats, the log density lies below the
