@@ -64,8 +64,8 @@ def _marks_and_times(runs: Sequence[Run]) -> str:
         [*key, *(_mean([getattr(run, name) for run in own]) for name in names)] for key, own in groups.items()
     ]
     text = (
-        "## Marked rows, and CPU seconds\n\nMean share of test rows that the prediction marks, and mean times "
-        "of a fit, a calibration, and sets of 90 % for the test rows.\n\n"
+        "## Marked rows, and CPU seconds\n\nMean share of test rows that the prediction marks, and mean "
+        "times of a fit, a calibration, and sets of 90 % for the test rows.\n\n"
     )
     return text + markdown_table(titles, body)
 

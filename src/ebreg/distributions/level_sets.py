@@ -73,11 +73,11 @@ def masses_reaching(
         cdf: (Q, B) -> (Q, B).
         rows: Their numbers.
     """
-    spans = [
+    inner, outer = (
         _spans(parts, _masses(parts, cdf), rows)
         for parts in (at_least(level + LEVEL), at_least(level - LEVEL))
-    ]
-    return [mass_reaching(*pair, share) for *pair, share in zip(*spans, shares[rows].tolist(), strict=True)]
+    )
+    return [mass_reaching(*each) for each in zip(inner, outer, shares[rows].tolist(), strict=True)]
 
 
 def hpd_mass_by_draws(

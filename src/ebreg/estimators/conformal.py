@@ -87,6 +87,6 @@ class Conformal(TensorRecord):
         needed = math.ceil(share / (1 - share))
         units = "rows" if n == len(self.weights) else "groups"
         raise ValueError(
-            f"coverage={coverage!r} needs at least {needed} {units} in conformalize, and there were {n}: give "
-            f"more of them, or ask for a coverage of at most {math.floor(1e4 * n / (n + 1)) / 1e4:g}"
+            f"coverage={coverage!r} needs at least {needed} {units} in conformalize, and there were {n}: "
+            f"give more of them, or ask for a coverage of at most {math.floor(1e4 * n / (n + 1)) / 1e4:g}"
         )

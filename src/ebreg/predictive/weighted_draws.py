@@ -190,7 +190,7 @@ class WeightedDraws:
         region = self.region_by_density(mass)
         if self.draws.shape[-1] > 1:
             return region
-        threshold, cut = region.log_threshold, region.cut
+        threshold, cut = region.log_threshold, torch.as_tensor(region.cut)
         intervals = self._intervals(threshold)
         if cut.isfinite().any():
             of_mass = level_sets.intervals_of_mass(
