@@ -314,6 +314,15 @@ class TestCoverage:
             assert ((low <= y) & (y <= high)).sum() == k
             assert found.predict_region(X, coverage).contains(y).sum() == k
 
+    def test_no_rows_have_empty_sets(self, model):
+        found = calibrated(model)
+        empty = np.empty((0, 2))
+        assert found.predict_interval(empty).shape == (0, 2)
+        region = found.predict_region(empty)
+        assert region.intervals == ()
+        assert region.contains(np.empty(0)).shape == (0,)
+        assert found.predict_distribution(empty).hpd_mass(np.empty(0)).shape == (0,)
+
     def test_other_answers_do_not_change(self, model):
         X, _ = rows(20, seed=4)
         found = calibrated(model)

@@ -98,8 +98,8 @@ def hpd_mass_by_draws(
     Returns:
         Shape (..., B).
     """
-    B = log_density.shape[1]
-    pairs = zip(log_p.reshape(-1, B), y[..., 0].reshape(-1, B), strict=True)
+    shape = (log_p.shape[:-1].numel(), log_density.shape[1])
+    pairs = zip(log_p.reshape(shape), y[..., 0].reshape(shape), strict=True)
     masses = [_before(log_density, weights, first, level, value) for level, value in pairs]
     return torch.stack(masses).reshape(log_p.shape) if masses else log_p
 
@@ -118,7 +118,8 @@ def _before(log_density: Tensor, weights: Tensor, first: Tensor, log_p: Tensor, 
 def _masses(parts: Intervals, cdf: Callable[[Tensor], Tensor]) -> Tensor:
     # To the left of starts and of ends, (n, 2, B), in rows with fewer parts filled up by one without mass.
     n = max(1, *(len(row) for row in parts)) if parts else 1
-    padded = torch.stack([torch.cat([row, row.new_zeros(n - len(row), 2)]) for row in parts], dim=-1)
+    rows = [torch.cat([row, row.new_zeros(n - len(row), 2)]) for row in parts]
+    padded = torch.stack(rows, dim=-1) if rows else torch.zeros(n, 2, 0, dtype=torch.float64)
     return cdf(padded.flatten(0, 1)).view(padded.shape)
 
 

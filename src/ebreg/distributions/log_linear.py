@@ -245,7 +245,8 @@ class LogLinear:
         """The mass of the highest-density region that y just enters: (..., B, 1) -> (..., B)."""
         y = checks.numbers("y", y)
         levels = self.log_prob(y) + self._parts.log_z + self._parts.log_unit
-        rows = zip(self.cdf(y).reshape(-1, len(self)), levels.reshape(-1, len(self)), strict=True)
+        shape = (levels.shape[:-1].numel(), len(self))
+        rows = zip(self.cdf(y).reshape(shape), levels.reshape(shape), strict=True)
         masses = [self._mass_before(share, level.clamp_min(_BOTTOM)) for share, level in rows]
         return torch.stack(masses).reshape(levels.shape) if masses else levels
 
