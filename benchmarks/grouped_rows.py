@@ -1,7 +1,7 @@
-"""Coverage on rows of new groups, with validation rows at random and in whole groups.
+"""Coverage on rows of new groups, with validation rows and calibration rows at random and in whole groups.
 
-``python -m benchmarks.grouped_rows --seeds 5``. Every seed makes a table, fits it twice and tests both fits
-on rows of groups that neither has seen.
+``python -m benchmarks.grouped_rows --seeds 5``. Every seed makes a table, fits it several times and tests all
+fits on rows of groups that none has seen.
 """
 
 import argparse
@@ -58,6 +58,10 @@ class GroupedTable:
         y = np.sin(2 * x) + levels[groups] + noise * rng.normal(size=len(groups))
         return cls(np.column_stack([x, marks[groups]]), y, groups)
 
+    def take(self, rows: np.ndarray) -> "GroupedTable":
+        """Some of the rows, at a mask."""
+        return GroupedTable(self.X[rows], self.y[rows], self.groups[rows])
+
 
 def measure(seed: int, preset: str, n_groups: int, n_rows: int, level: float = 1.0) -> dict[str, list[float]]:
     """Coverage, mean width and NLL of new groups, by how validation rows are chosen."""
@@ -76,6 +80,40 @@ def measure(seed: int, preset: str, n_groups: int, n_rows: int, level: float = 1
     return found
 
 
+def measure_calibrated(
+    seed: int, preset: str, n_groups: int, n_rows: int, level: float = 1.0
+) -> dict[str, list[float]]:
+    """Coverage and mean width for new groups after ``conformalize``, by how calibration rows are chosen."""
+    table = GroupedTable.of(n_groups, n_rows, seed, level=level)
+    new = GroupedTable.of(400, 5, seed + 10_000, level=level)
+    rng = np.random.default_rng(seed)
+    n_calibration = n_groups // 2 - 1
+    whole = np.isin(table.groups, rng.permutation(n_groups)[:n_calibration])
+
+    def fitted(rows: GroupedTable, groups: np.ndarray | None) -> EnergyRegressor:
+        model = EnergyRegressor(preset=preset, random_state=seed, verbose=False)
+        return model.fit(rows.X, rows.y, groups=groups)
+
+    def split(is_calibration: np.ndarray, by_group: bool) -> EnergyRegressor:
+        train, calibration = table.take(~is_calibration), table.take(is_calibration)
+        model = fitted(train, train.groups if by_group else None)
+        groups = calibration.groups if by_group else None
+        return model.conformalize(calibration.X, calibration.y, groups=groups)
+
+    models = {
+        "at random": split(rng.permutation(whole), by_group=False),
+        "whole groups": split(whole, by_group=True),
+        "five folds of groups": fitted(table, table.groups).conformalize(
+            table.X, table.y, cv=5, groups=table.groups
+        ),
+    }
+    found = {}
+    for name, model in models.items():
+        low, high = model.predict_interval(new.X, COVERAGE).T
+        found[name] = [float(np.mean((low <= new.y) & (new.y <= high))), float(np.mean(high - low))]
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
@@ -86,9 +124,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     settings = (options.preset, options.groups, options.rows, options.level)
-    runs = [measure(seed, *settings) for seed in range(options.seeds)]
-    body = [[name, *(_cell([run[name][i] for run in runs]) for i in range(3))] for name in runs[0]]
-    print(markdown_table(["validation rows", "coverage of 90 %", "mean width", "NLL"], body))
+    for name, way, titles in (
+        ("validation rows", measure, ["coverage of 90 %", "mean width", "NLL"]),
+        ("calibration rows", measure_calibrated, ["coverage of 90 %", "mean width"]),
+    ):
+        runs = [way(seed, *settings) for seed in range(options.seeds)]
+        body = [[how, *(_cell([run[how][i] for run in runs]) for i in range(len(titles)))] for how in runs[0]]
+        print(markdown_table([name, *titles], body), end="\n\n")
 
 
 def _cell(values: list[float]) -> str:

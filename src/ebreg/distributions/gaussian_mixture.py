@@ -217,15 +217,33 @@ class GaussianMixture(Distribution):
         """The smallest region that holds ``mass``; not differentiated."""
         mass = checks.fraction("mass", mass)
         if self.n_targets == 1:
-            regions = [curve.highest_density_region(mass) for curve in self._rough_curves]
+            regions = [curve.highest_density_region(mass) for curve in self.shapes()]
             intervals = tuple(row for region in regions for row in region.intervals or ())
             return Region(mass, torch.cat([r.log_threshold for r in regions]), self.log_prob, intervals)
-        draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
-        log_prob = self.log_prob(draws)
+        draws, log_prob = self._draws_of_regions()
         threshold = log_prob.sort(dim=0).values[int((1 - mass) * len(log_prob))]
         weights = torch.full_like(log_prob, 1 / len(log_prob))
         cut = level_sets.cut_of(log_prob, weights, draws[..., 0], threshold, mass)
         return Region(mass, threshold, self.log_prob, cut=cut)
+
+    @torch.no_grad()
+    def hpd_mass(self, y: Tensor) -> Tensor:
+        """The mass of the highest-density region that y just enters: (..., B, D) -> (..., B)."""
+        self._check_value(y)
+        if self.n_targets == 1:
+            curves, start, parts = self.shapes(), 0, []
+            for curve in curves:
+                parts.append(curve.hpd_mass(y[..., start : start + len(curve), :]))
+                start += len(curve)
+            return torch.cat(parts, dim=-1)
+        draws, log_prob = self._draws_of_regions()
+        weights = torch.full_like(log_prob, 1 / len(log_prob))
+        return level_sets.hpd_mass_by_draws(log_prob, weights, draws[..., 0], self.log_prob(y), y)
+
+    @torch.no_grad()
+    def region_above(self, log_threshold: Tensor, mass: float) -> Region:
+        """Where the log density of several targets is at least a threshold, (B,), said to hold ``mass``."""
+        return Region(mass, log_threshold, self.log_prob)
 
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
@@ -398,9 +416,11 @@ class GaussianMixture(Distribution):
         log_prob = self.to(torch.float64).log_prob(nodes[..., None])
         return _curve_through(nodes.T, log_prob.T, _N_PARTS, *ends)
 
-    @property
-    def _rough_curves(self) -> Iterator[LogLinear]:
-        # The same in single precision, a few rows at a time: for questions about the shape of the density.
+    def shapes(self) -> Iterator[LogLinear]:
+        """The density of a single target between nodes, in single precision, a few rows at a time.
+
+        Regions and :meth:`hpd_mass` are answered by these.
+        """
         exact = self.double()
         for start in range(0, max(1, len(self)), _ROWS_OF_CURVES):
             n = min(len(self), start + _ROWS_OF_CURVES) - start
@@ -414,6 +434,11 @@ class GaussianMixture(Distribution):
             positions = some.at_nodes(unit=some.stddev[:, 0])
             log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
             yield _curve_through(nodes.T[:n], log_prob.T[:n], _N_PARTS_OF_SHAPES, *ends)
+
+    def _draws_of_regions(self) -> tuple[Tensor, Tensor]:
+        # Draws of several targets, (M, B, D), and their log densities, (M, B).
+        draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
+        return draws, self.log_prob(draws)
 
     def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, float, float]:
         # Nodes, (N, B), and the bounds.

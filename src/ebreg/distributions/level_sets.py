@@ -45,8 +45,6 @@ def intervals_of_mass(
         Shape (n_i, 2) for each row.
     """
     found, outer = at_least(level), at_least(level - LEVEL)
-    if not found:
-        return found
     held = (_masses(found, cdf) * torch.tensor([[-1.0], [1.0]]).to(level)).sum(dim=(0, 1))
     is_level = (held - mass).abs() > _EXACT
     rows = [row for row in range(len(level)) if is_level[row] or len(outer[row]) < len(found[row])]
@@ -59,10 +57,69 @@ def intervals_of_mass(
     return tuple(filled_in.get(row, parts) for row, parts in enumerate(found))
 
 
+def masses_reaching(
+    at_least: Callable[[Tensor], Intervals],
+    level: Tensor,
+    shares: Tensor,
+    cdf: Callable[[Tensor], Tensor],
+    rows: list[int],
+) -> list[float]:
+    """The masses at which regions reach values in level stretches, for some rows.
+
+    Args:
+        at_least: As in :func:`intervals_of_mass`.
+        level: Of the values, shape (B,).
+        shares: The mass below them, shape (B,).
+        cdf: (Q, B) -> (Q, B).
+        rows: Their numbers.
+    """
+    inner, outer = (
+        _spans(parts, _masses(parts, cdf), rows)
+        for parts in (at_least(level + LEVEL), at_least(level - LEVEL))
+    )
+    return [mass_reaching(*each) for each in zip(inner, outer, shares[rows].tolist(), strict=True)]
+
+
+def hpd_mass_by_draws(
+    log_density: Tensor, weights: Tensor, first: Tensor, log_p: Tensor, y: Tensor
+) -> Tensor:
+    """The mass of draws that enter a highest-density region before values do.
+
+    These are the draws with a higher density and, where the density is level as :func:`cut_of` says, those of
+    its level with a smaller first target.
+
+    Args:
+        log_density: Of the draws, shape (M, B).
+        weights: Summing to 1 over the draws, shape (M, B).
+        first: Their first target, shape (M, B).
+        log_p: Log density of the values, shape (..., B).
+        y: The values, shape (..., B, D).
+
+    Returns:
+        Shape (..., B).
+    """
+    shape = (log_p.shape[:-1].numel(), log_density.shape[1])
+    pairs = zip(log_p.reshape(shape), y[..., 0].reshape(shape), strict=True)
+    masses = [_before(log_density, weights, first, level, value) for level, value in pairs]
+    return torch.stack(masses).reshape(log_p.shape) if masses else log_p
+
+
+def _before(log_density: Tensor, weights: Tensor, first: Tensor, log_p: Tensor, value: Tensor) -> Tensor:
+    # For one value of each row, (B,).
+    distance = log_density - log_p
+    at_level = torch.where((distance.abs() <= LEVEL) & (weights > 0), weights, 0.0)
+    is_level = at_level.sum(dim=0) > _LEAST_MASS
+    # The difference of two infinite densities is not a number, and such draws are not before the value.
+    before = torch.where(is_level, distance > LEVEL, distance > 0)
+    mass = torch.where(before, weights, 0.0).sum(dim=0)
+    return (mass + torch.where(is_level & (first < value), at_level, 0.0).sum(dim=0)).clamp(0, 1)
+
+
 def _masses(parts: Intervals, cdf: Callable[[Tensor], Tensor]) -> Tensor:
     # To the left of starts and of ends, (n, 2, B), in rows with fewer parts filled up by one without mass.
-    n = max(1, *(len(row) for row in parts))
-    padded = torch.stack([torch.cat([row, row.new_zeros(n - len(row), 2)]) for row in parts], dim=-1)
+    n = max(1, *(len(row) for row in parts)) if parts else 1
+    rows = [torch.cat([row, row.new_zeros(n - len(row), 2)]) for row in parts]
+    padded = torch.stack(rows, dim=-1) if rows else torch.zeros(n, 2, 0, dtype=torch.float64)
     return cdf(padded.flatten(0, 1)).view(padded.shape)
 
 
@@ -121,7 +178,8 @@ def filled(inner: Sequence[Span], outer: Sequence[Span], mass: float) -> list[Sp
 
     What lies between the two regions is level. Gaps of the inner region are closed first, the smallest first,
     since each makes one interval of two. Then its ends grow, from the left to the right. Where that is not
-    enough, stretches by themselves are taken, the largest first, and of the last one the middle.
+    enough, stretches by themselves are taken, the largest first, and of the last one the middle. Regions of
+    more mass contain those of less.
 
     Args:
         inner: The part that belongs to all, ascending; perhaps none.
@@ -132,25 +190,36 @@ def filled(inner: Sequence[Span], outer: Sequence[Span], mass: float) -> list[Sp
         Ascending and disjoint.
     """
     taken, need = list(inner), mass - sum(span.mass for span in inner)
-    gaps, sides, alone = _between(inner, outer)
-    open_gaps = []
-    for gap in sorted(gaps, key=lambda gap: gap.mass):
-        if gap.mass <= need:
-            taken, need = [*taken, gap], need - gap.mass
-        else:
-            open_gaps.append(gap)
-    # A gap that stays open grows from its left end.
-    for side, grows_right in [*sides, *((gap, True) for gap in open_gaps)]:
-        share = min(side.mass, need)
-        if share > 0:
-            taken.append(_part(side, 0.0 if grows_right else side.mass - share, share))
-            need -= share
-    for span in sorted(alone, key=lambda span: -span.mass):
+    for span, origin in _growth(inner, outer):
         share = min(span.mass, need)
         if share > 0:
-            taken.append(_part(span, 0.5 * (span.mass - share), share))
+            taken.append(_part(span, origin * (span.mass - share), share))
             need -= share
     return _joined(taken)
+
+
+def mass_reaching(inner: Sequence[Span], outer: Sequence[Span], share: float) -> float:
+    """The mass at which the region of :func:`filled` reaches a value with ``share`` of the mass below it."""
+    mass = sum(span.mass for span in inner)
+    if any(span.low <= share <= span.high for span in inner):
+        return mass
+    for span, origin in _growth(inner, outer):
+        if span.low <= share <= span.high:
+            left, right = share - span.low, span.high - share
+            return mass + {0.0: left, 0.5: abs(left - right), 1.0: right}[origin]
+        mass += span.mass
+    return mass
+
+
+def _growth(inner: Sequence[Span], outer: Sequence[Span]) -> list[tuple[Span, float]]:
+    # What the outer region has beyond the inner one, in the order in which it is taken, and where each
+    # stretch starts: 0 at its left end, 0.5 in its middle, 1 at its right end.
+    gaps, sides, alone = _between(inner, outer)
+    return [
+        *((gap, 0.0) for gap in sorted(gaps, key=lambda gap: gap.mass)),
+        *((side, 0.0 if grows_right else 1.0) for side, grows_right in sides),
+        *((span, 0.5) for span in sorted(alone, key=lambda span: -span.mass)),
+    ]
 
 
 def _between(

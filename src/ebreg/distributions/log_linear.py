@@ -18,6 +18,7 @@ from torch import Tensor
 from ebreg._utils import checks, gradients
 from ebreg.distributions import level_sets, segments
 from ebreg.distributions.log_linear_parts import Ends, Parts, with_more_nodes
+from ebreg.distributions.mass_above import MassAbove
 from ebreg.distributions.quantiles import quantiles, solve_quantile
 from ebreg.distributions.regions import Mode, Modes, Region
 
@@ -26,6 +27,10 @@ _LOWEST_LEVEL = -1400.0
 # Less mass than this is a rounding error; the mass of a region is as exact as that.
 _MISSING, _EXACT = 1e-10, 1e-13
 _SMALLEST = 5e-324
+# Two levels so far apart have a level stretch between them if they differ by this much mass.
+_STEP, _JUMP = 1e-9, 1e-6
+# Stands for a log density of minus infinity where differences have to be numbers.
+_BOTTOM = -1e300
 # Of the range of log densities, to find the level of a level stretch to the last digit.
 _HALVINGS = 80
 # Numbers that are kept for every node: those of ``Parts``, and the mass below.
@@ -229,6 +234,36 @@ class LogLinear:
         )
         return Region(mass, threshold, self.log_prob, intervals)
 
+    @torch.no_grad()
+    def region_above(self, log_threshold: Tensor, mass: float) -> Region:
+        """Where the log density is at least a threshold, (B,), said to hold ``mass``."""
+        level = (log_threshold + self._parts.log_z + self._parts.log_unit).clamp_min(_BOTTOM)
+        return Region(mass, log_threshold, self.log_prob, self._level_intervals(level))
+
+    @torch.no_grad()
+    def hpd_mass(self, y: Tensor) -> Tensor:
+        """The mass of the highest-density region that y just enters: (..., B, 1) -> (..., B)."""
+        y = checks.numbers("y", y)
+        levels = self.log_prob(y) + self._parts.log_z + self._parts.log_unit
+        shape = (levels.shape[:-1].numel(), len(self))
+        rows = zip(self.cdf(y).reshape(shape), levels.reshape(shape), strict=True)
+        masses = [self._mass_before(share, level.clamp_min(_BOTTOM)) for share, level in rows]
+        return torch.stack(masses).reshape(levels.shape) if masses else levels
+
+    def _mass_before(self, share: Tensor, level: Tensor) -> Tensor:
+        # The mass of the region that a value of some level just enters, with this share of the mass below it;
+        # (B,) each.
+        above, rows = MassAbove.of(self._parts), torch.arange(len(self), device=level.device)
+        least, most = (-above(level + step, rows)[0] for step in (_STEP, -_STEP))
+        mass = 0.5 * (least + most)
+        at_level = (most - least > _JUMP).nonzero()[:, 0]
+        if len(at_level):
+            reached = level_sets.masses_reaching(
+                self._level_intervals, level, share, lambda y: self.cdf(y[..., None]), at_level.tolist()
+            )
+            mass = mass.index_copy(0, at_level, mass.new_tensor(reached))
+        return mass.clamp(0, 1)
+
     def _rows_of(self, y: Tensor) -> Tensor:
         # (..., B, 1) -> (B, Q); a wrong shape would otherwise broadcast into a wrong answer.
         checks.shape("y", y, (*["..."] * (y.dim() - 2), len(self), 1))
@@ -344,23 +379,7 @@ class LogLinear:
 
     def _level_of(self, mass: float) -> Tensor:
         # The highest log density (before normalisation) that is exceeded with this probability, (B,).
-        n, log_f = len(self), self._parts.log_f
-        # Segments and tails alike fall exponentially from their top.
-        top = torch.cat([log_f[:, :1], torch.maximum(log_f[:, 1:], log_f[:, :-1]), log_f[:, -1:]], dim=1)
-        endless = log_f.new_full((n, 1), torch.inf)
-        drop = torch.cat([endless, self._parts.rise.abs(), endless], dim=1).clamp_min(segments.LEVEL)
-
-        # Mass for each unit of what a segment has lost at its lower end, relative to its top.
-        per_loss = self._parts.mass / segments.loss(drop)
-
-        def above(level: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            some = slice(None) if len(rows) == n else rows
-            depth = (top[some] - level[:, None]).clamp_min(0).minimum(drop[some])
-            loss = segments.loss(depth)
-            is_cut = (depth > 0) & (depth < drop[some])
-            slope = torch.where(is_cut, 1 - loss, 0.0)
-            return -(per_loss[some] * loss).sum(dim=1), (per_loss[some] * slope).sum(dim=1)
-
+        n, above = len(self), MassAbove.of(self._parts)
         low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
         normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
         level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=_EXACT)

@@ -112,7 +112,8 @@ class Region:
             low, high = torch.stack([_interval(ends, i) for ends in rows], dim=1)
             rounding = _ROUNDING * torch.maximum(low.abs(), high.abs())
             inside |= (y >= low - rounding) & (y <= high + rounding)
-        return inside & (log_p > -torch.inf)
+        everywhere = torch.as_tensor(self.log_threshold).to(log_p) == -torch.inf
+        return inside & ((log_p > -torch.inf) | everywhere)
 
     def _cut(self, log_p: Tensor, y: Tensor) -> Tensor:
         # Of targets (..., B, D) with log densities (..., B).

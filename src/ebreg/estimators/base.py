@@ -21,6 +21,7 @@ from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
 from ebreg.estimators.chunks import Chunks
+from ebreg.estimators.conformalizing import Conformalizing
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
 from ebreg.estimators.grouping import Grouping
@@ -39,7 +40,7 @@ from ebreg.training.progress_bar import check_progress
 from ebreg.units import Bounds
 
 
-class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
+class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Saving):
     """Base of the regressors: fit and the predictions.
 
     A subclass has the arguments that are used here, and says in ``_model_class`` and ``_method`` which model
@@ -132,10 +133,6 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
         """Quantiles of each target by itself: levels (Q,) in (0, 1) -> (n, Q) or (n, Q, D)."""
         return np.moveaxis(self.predict_distribution(X).quantile(np.atleast_1d(q)), 0, 1)
-
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> np.ndarray:
-        """Central interval with probability ``coverage`` and equal tails, shape (n, 2) or (n, 2, D)."""
-        return self.predict_distribution(X).interval(coverage)
 
     def sample(self, X: Any, n_draws: int = 1, random_state: Any = None) -> np.ndarray:
         """Draws from p(y | x), shape (n_draws, n) or (n_draws, n, D)."""

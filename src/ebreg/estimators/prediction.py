@@ -15,6 +15,8 @@ from ebreg.distributions import Mode, Modes, Region, check_levels
 from ebreg.errors import TrustWarning
 from ebreg.estimators.chunks import Chunks
 from ebreg.predictive import Predictive, WeightedDraws
+from ebreg.predictive.nested_intervals import interval_of_scores
+from ebreg.predictive.nested_regions import region_of_score
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,10 +197,33 @@ class Prediction:
     def highest_density_region(self, mass: float = 0.9) -> Region:
         """The smallest region that holds ``mass``; for one target a union of intervals for every row."""
         mass = checks.fraction("mass", mass)
-        regions = self._ask(lambda p: p.highest_density_region(mass))
+        return self._region(mass, lambda p: p.highest_density_region(mass))
+
+    def hpd_mass(self, y: Any) -> np.ndarray:
+        """The mass of the highest-density region that targets just enter: shapes as in :meth:`log_prob`.
+
+        Of targets that the distribution describes it is uniform between 0 and 1.
+        """
+        return self._at(lambda p, y: p.hpd_mass(y), y)
+
+    def region_of_score(self, score: float, mass: float) -> Region:
+        """The targets with a score of at most ``score``, see :mod:`ebreg.predictive.nested_regions`."""
+        return self._region(mass, lambda p: region_of_score(p, score, mass))
+
+    def interval_of_scores(self, scores: Tensor, low: Tensor, high: Tensor) -> np.ndarray:
+        """The same for intervals, within bounds, all (D,): (n, 2) or (n, 2, D).
+
+        See :mod:`ebreg.predictive.nested_intervals`.
+        """
+        scores, low, high = (each.to(self._device, torch.float64) for each in (scores, low, high))
+        return self._targets(self._each(lambda p: interval_of_scores(p, scores, low, high)))
+
+    def _region(self, mass: float, question: Callable[[Predictive], Region]) -> Region:
+        # Of the regions of all chunks.
+        regions = self._ask(question)
         thresholds = [_numpy(region.log_threshold) for region in regions]
         intervals = None
-        if self.n_targets == 1:
+        if regions[0].intervals is not None:
             intervals = tuple(_numpy(row) for region in regions for row in region.intervals or ())
         cuts = [_numpy(region.cut) for region in regions if region.cut is not None]
         cut = np.concatenate(cuts) if cuts else None

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ebreg.errors import ModelFileError
+from ebreg.estimators.conformal import Conformal
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
 from ebreg.estimators.tensor_record import TensorRecord
@@ -41,7 +42,7 @@ _FITTED = {
     "target_names_": none_or(each(either(number(), text()))),
 }
 # Fitted attributes that a regressor may have, saved as tensors with their names in front.
-RECORDS: dict[str, type[TensorRecord]] = {}
+RECORDS: dict[str, type[TensorRecord]] = {"conformal_": Conformal}
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),

@@ -91,5 +91,8 @@ class Predictive(Protocol):
     def highest_density_region(self, mass: float) -> Region:
         """The smallest region that holds ``mass``."""
 
+    def hpd_mass(self, y: Tensor, /) -> Tensor:
+        """The mass of the highest-density region that y just enters: (..., B, D) -> (..., B)."""
+
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""

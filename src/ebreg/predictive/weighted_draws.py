@@ -187,11 +187,10 @@ class WeightedDraws:
     @torch.no_grad()
     def highest_density_region(self, mass: float) -> Region:
         """Where the density is above the threshold that holds ``mass``; not differentiated."""
-        mass = checks.fraction("mass", mass)
-        threshold = importance.quantile(self.log_density, self.weights, 1 - mass)
-        cut = level_sets.cut_of(self.log_density, self.weights, self.draws[..., 0], threshold, mass)
+        region = self.region_by_density(mass)
         if self.draws.shape[-1] > 1:
-            return Region(mass, threshold, self.log_prob, cut=cut)
+            return region
+        threshold, cut = region.log_threshold, torch.as_tensor(region.cut)
         intervals = self._intervals(threshold)
         if cut.isfinite().any():
             of_mass = level_sets.intervals_of_mass(
@@ -200,6 +199,26 @@ class WeightedDraws:
             rows = zip(cut.isfinite().tolist(), of_mass, intervals, strict=True)
             intervals = tuple(part if is_level else plain for is_level, part, plain in rows)
         return Region(mass, threshold, self.log_prob, intervals)
+
+    @torch.no_grad()
+    def region_by_density(self, mass: float) -> Region:
+        """The same, also of one target without intervals: only the density says what lies in it."""
+        mass = checks.fraction("mass", mass)
+        threshold = importance.quantile(self.log_density, self.weights, 1 - mass)
+        cut = level_sets.cut_of(self.log_density, self.weights, self.draws[..., 0], threshold, mass)
+        return Region(mass, threshold, self.log_prob, cut=cut)
+
+    @torch.no_grad()
+    def region_above(self, log_threshold: Tensor, mass: float) -> Region:
+        """Where the log density is at least a threshold, (B,), said to hold ``mass``; without intervals."""
+        return Region(mass, log_threshold, self.log_prob)
+
+    @torch.no_grad()
+    def hpd_mass(self, y: Tensor) -> Tensor:
+        """The mass of draws that enter a highest-density region before y: (..., B, D) -> (..., B)."""
+        y = checks.numbers("y", y).to(self.draws)
+        first = self.draws[..., 0]
+        return level_sets.hpd_mass_by_draws(self.log_density, self.weights, first, self.log_prob(y), y)
 
     def __getitem__(self, rows: Any) -> Self:
         """Some of the rows: a number, a slice, row numbers or a mask."""

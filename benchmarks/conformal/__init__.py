@@ -1,0 +1,1 @@
+"""Coverage and size of calibrated intervals and regions, beside those of MAPIE."""

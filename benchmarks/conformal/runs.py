@@ -1,0 +1,94 @@
+"""What is measured of a method on a split, and the CSV file of it."""
+
+import csv
+import math
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+COVERAGES = (0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one split.
+
+    Attributes:
+        table: Name of the table.
+        split: Number of the split.
+        method: Name of the method.
+        n_calibration: Calibration rows; 0 where nothing is calibrated.
+        n_test: Test rows.
+        coverage_80: Share of the test rows in the sets of 80 %; likewise the others.
+        coverage_90: Of 90 %.
+        coverage_95: Of 95 %.
+        size_80: Mean length of the sets of 80 %, all parts together; likewise the others.
+        size_90: Of 90 %.
+        size_95: Of 95 %.
+        unreliable: Share of the test rows that are marked as unreliable; NaN where nothing says so.
+        unusual: Share of the test rows that are marked as unusual; likewise.
+        fit_seconds: CPU time of the fit.
+        conformalize_seconds: CPU time of the calibration; 0 where there is none.
+        predict_seconds: CPU time of the intervals of 90 % of the test rows.
+    """
+
+    table: str
+    split: int
+    method: str
+    n_calibration: int
+    n_test: int
+    coverage_80: float
+    coverage_90: float
+    coverage_95: float
+    size_80: float
+    size_90: float
+    size_95: float
+    unreliable: float = math.nan
+    unusual: float = math.nan
+    fit_seconds: float = math.nan
+    conformalize_seconds: float = 0.0
+    predict_seconds: float = math.nan
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What there is one run of."""
+        return self.table, self.split, self.method
+
+
+COLUMNS = [field.name for field in fields(Run)]
+
+
+class Store:
+    """The finished runs in ``runs.csv`` of a folder, which is made if it does not exist."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "runs.csv"
+
+    def read(self) -> dict[tuple[str, int, str], Run]:
+        """All finished runs.
+
+        Raises:
+            ValueError: If the file has other columns.
+        """
+        if not self.path.exists():
+            return {}
+        with self.path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames != COLUMNS:
+                raise ValueError(f"{self.path} has other columns than this benchmark; give another --out")
+            runs = [_run(row) for row in reader]
+        return {run.key: run for run in runs}
+
+    def add(self, run: Run) -> None:
+        """Append a finished run to the file."""
+        is_new = not self.path.exists()
+        with self.path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if is_new:
+                writer.writerow(COLUMNS)
+            writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in asdict(run).values()])
+
+
+def _run(row: dict[str, str]) -> Run:
+    values = {field.name: field.type for field in fields(Run)}
+    return Run(**{name: kind(row[name]) for name, kind in values.items()})  # type: ignore[operator, arg-type]
