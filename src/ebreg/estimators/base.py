@@ -28,6 +28,7 @@ from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.recipe import Recipe, find_recipe
 from ebreg.estimators.rows import Rows
 from ebreg.estimators.saving import RECORDS, Saving
+from ebreg.estimators.seen import SeenInputs, compared_columns, some_rows
 from ebreg.estimators.trainer import Trainer
 from ebreg.methods import Method, ResidualNCE
 from ebreg.models import Model
@@ -94,10 +95,14 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             train, validation_rows = self._split(rows, validation, read, recipe)
             design, method = self._build(rows, train, seed, recipe)
             trainer = self._trainer(recipe, seed, deadline)
+            # First where it needs no features: the trainings then know how much time is left.
+            seen = self._seen(rows, seed) if design.n_inputs is not None else None
             training, final = trainer.run(method, train, validation_rows, rows.data)
+            model = method.model.to_float64()
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
-                model_=method.model.to_float64(),
+                model_=model,
+                seen_=seen or self._seen_features(model, rows, seed, deadline),
                 design_=design,
                 history_=final.history,
                 n_iter_=len(training.history),
@@ -127,7 +132,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
         # Predictions are computed later, when the caller may have changed X.
         x = self._inputs_of(X).clone()
         chunks = Chunks(self.model_, x, accuracy, chunk)
-        return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_)
+        seen = getattr(self, "seen_", None)
+        return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_, seen)
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
         """Quantiles of each target by itself: levels (Q,) in (0, 1) -> (n, Q) or (n, Q, D)."""
@@ -288,6 +294,18 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
                 model.check_heads(train.x, train.y)
             return blueprint.design, self._method(model, blueprint, recipe.n_draws).to(device)
+
+    @staticmethod
+    def _seen(rows: Rows, seed: int) -> SeenInputs:
+        return SeenInputs.of(rows.data.x, seed, rows.grouping)
+
+    @staticmethod
+    def _seen_features(model: Model, rows: Rows, seed: int, deadline: Deadline | None) -> SeenInputs:
+        # Of a backbone of the user's own.
+        x, grouping = rows.data.x, rows.grouping
+        chosen = some_rows(len(x), seed)
+        columns = compared_columns(model, x[chosen], deadline)
+        return SeenInputs.of(columns, seed, grouping.take(chosen[: len(columns)]))
 
     def _deadline(self, start: float) -> Deadline | None:
         if self.max_seconds is None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from ebreg.errors import ModelFileError
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
+from ebreg.estimators.seen import SeenInputs
 from ebreg.estimators.tensor_record import TensorRecord
 from ebreg.models import Model
 from ebreg.saving import folders
@@ -41,7 +42,7 @@ _FITTED = {
     "target_names_": none_or(each(either(number(), text()))),
 }
 # Fitted attributes that a regressor may have, saved as tensors with their names in front.
-RECORDS: dict[str, type[TensorRecord]] = {}
+RECORDS: dict[str, type[TensorRecord]] = {"seen_": SeenInputs}
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),
