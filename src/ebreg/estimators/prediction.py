@@ -129,8 +129,8 @@ class Prediction:
     def unusual(self) -> np.ndarray:
         """Rows whose inputs are unlike those of the training, shape (n,), booleans.
 
-        Those with an ``unusual_score`` above 1: about one in a hundred rows like the training rows. The answer
-        of such a row is an extrapolation, however accurately it was computed.
+        Those with an ``unusual_score`` above 1, as about one in a hundred rows like the training rows have.
+        The answer of such a row is an extrapolation, however accurately it was computed.
         """
         return self.unusual_score > 1
 

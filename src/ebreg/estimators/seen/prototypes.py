@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ebreg.estimators.seen.row_groups import groups_of_neighbours
 
-GROUP_SIZE = 3
+GROUP_SIZE = 2
 # Of more columns than that, only so many principal components are compared one by one.
 _MOST_COLUMNS, _N_COMPONENTS = 64, 32
 # Variances below it are not told from 0, in standard units.

@@ -11,9 +11,10 @@ from ebreg.estimators.seen.prototypes import Prototypes
 from ebreg.estimators.seen.tail_quantile import joint_limits
 from ebreg.estimators.tensor_record import TensorRecord
 
-# The share of rows like the training rows whose score exceeds 1: by their ranges, and by their distances.
-_SHARE_BY_RANGE, _SHARE_BY_DISTANCE = 0.005, 0.005
-SHARE = _SHARE_BY_RANGE + _SHARE_BY_DISTANCE
+# The share of rows like the training rows whose score exceeds 1, about. The share by ranges is reached where
+# columns are independent: where they are not, the ranges of several are left by the same rows.
+SHARE = 0.01
+_SHARE_BY_RANGE, _SHARE_BY_DISTANCE = 0.008, 0.006
 # Rows that tails are measured on, and rows that prototypes are made of.
 _ROWS_OF_TAILS, _ROWS_OF_PROTOTYPES = 10_000, 3_000
 # Up to so many rows there are ten folds, and five beyond.
@@ -22,7 +23,7 @@ _FEW_ROWS = 1_000
 
 @dataclass(frozen=True)
 class SeenInputs(TensorRecord):
-    """Ranges of the columns, and prototypes: means of three or more neighbouring rows.
+    """Ranges of the columns, and prototypes: means of two or three neighbouring rows.
 
     The score of a row is the largest of three, each divided by its limit:
 
@@ -102,7 +103,7 @@ class SeenInputs(TensorRecord):
 
 
 def some_rows(n: int, seed: int) -> Tensor:
-    """The numbers of the rows whose features are worth computing: a random sample, or all if there are few."""
+    """The numbers of the rows whose features are worth computing: at random, or all if they are few."""
     return _order(n, seed)[:_ROWS_OF_PROTOTYPES]
 
 

@@ -11,12 +11,15 @@ _N_LARGEST = 10
 def tail_quantile(values: Tensor, share: float) -> Tensor:
     r"""The value that a share of new values is expected to exceed, for each column.
 
-    An order statistic where enough values lie beyond it. Otherwise the k largest values are taken for the
-    start of an exponential tail:
+    An order statistic where enough values lie beyond it. Otherwise the k largest values are the start of an
+    exponential tail, with the mean of their excess over the smallest of them for its scale:
 
-    .. math:: v_{(k)} + \log \frac{k}{n s} \, \Bigl(\tfrac1k \textstyle\sum_{i \le k} v_{(i)} - v_{(k)}\Bigr)
+    .. math:: v_{(k)} + \tfrac12 \bigl[\log r + k (r^{1/k} - 1)\bigr] \,
+        \Bigl(\tfrac1k \textstyle\sum_{i \le k} v_{(i)} - v_{(k)}\Bigr), \qquad r = \frac{k}{n s}
 
-    where :math:`v_{(i)}` is the i-th largest value and s the share.
+    where :math:`v_{(i)}` is the i-th largest value and s the share. The first term in brackets takes the
+    scale for known. The second accounts for its error, and is too large for tails that end sooner than
+    exponentially, as most do.
 
     Args:
         values: Shape (n, C).
@@ -30,7 +33,9 @@ def tail_quantile(values: Tensor, share: float) -> Tensor:
     if n * share >= k:
         return values.kthvalue(n - int(n * share), dim=0).values
     largest = values.topk(k, dim=0).values
-    return largest[-1] + math.log(k / (n * share)) * (largest.mean(dim=0) - largest[-1])
+    ratio = k / (n * share)
+    factor = (math.log(ratio) + k * (ratio ** (1 / k) - 1)) / 2
+    return largest[-1] + factor * (largest.mean(dim=0) - largest[-1])
 
 
 def joint_limits(scores: Tensor, share: float) -> Tensor:
