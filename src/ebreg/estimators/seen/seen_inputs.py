@@ -16,7 +16,7 @@ from ebreg.estimators.tensor_record import TensorRecord
 SHARE = 0.01
 _SHARE_BY_RANGE, _SHARE_BY_DISTANCE = 0.008, 0.006
 # Rows that tails are measured on, and rows that prototypes are made of.
-_ROWS_OF_TAILS, _ROWS_OF_PROTOTYPES = 10_000, 3_000
+_ROWS_OF_TAILS, _ROWS_OF_PROTOTYPES = 10_000, 2_000
 # Up to so many rows there are ten folds, and five beyond.
 _FEW_ROWS = 1_000
 
@@ -79,7 +79,7 @@ class SeenInputs(TensorRecord):
         """
         n = len(columns)
         order = _order(n, seed)
-        ends = torch.stack(columns.aminmax(dim=0)).double()
+        ends = torch.stack([columns.amin(dim=0), columns.amax(dim=0)]).double()
         ranges = ColumnRanges.of(ends, columns[order[:_ROWS_OF_TAILS]].double(), _SHARE_BY_RANGE)
         chosen = order[:_ROWS_OF_PROTOTYPES]
         values = ranges.standardized(columns[chosen])
