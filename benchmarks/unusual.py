@@ -1,8 +1,8 @@
 """How well inputs unlike those of the training are found, on tables, beside two detectors of scikit-learn.
 
-``python -m benchmarks.unusual --data FOLDER`` writes ``results/unusual``. No network is trained: the detectors
-learn from the training inputs of each split and are asked about its test inputs: as they are, with one column
-moved by five standard deviations, and with every column shuffled by itself.
+``python -m benchmarks.unusual --data FOLDER`` writes ``results/unusual``. No network is trained: the
+detectors learn from the training inputs of each split and are asked about its test inputs: as they are, with
+one column moved by five standard deviations, and with every column shuffled by itself.
 """
 
 import argparse
@@ -60,6 +60,7 @@ class Run:
 
     @property
     def moved_by_column(self) -> np.ndarray:
+        """Shape (C,)."""
         return np.array(self.moved.split(), dtype=float)
 
 
@@ -138,20 +139,21 @@ def report(runs: Sequence[Run], inner: bool) -> str:
         "table", "rows, columns", "detector", "test rows flagged", "moved rows flagged",
         "worst column", "shuffled rows flagged", "learning, CPU s", "a row, CPU µs",
     ]  # fmt: skip
-    names = list(dict.fromkeys(run.table for run in runs))
+    pairs = dict.fromkeys((run.table, run.detector) for run in runs)
+    tables = list(dict.fromkeys(name for name, _ in pairs))
     body = [
-        _cells([run for run in runs if (run.table, run.detector) == (name, detector)])
-        for name in names
-        for detector in DETECTORS
+        _cells([run for run in runs if (run.table, run.detector) == pair])
+        for pair in sorted(pairs, key=lambda pair: tables.index(pair[0]))
     ]
     rows = "rows taken out of the training rows of each split" if inner else "the test rows of each split"
     return f"""# Inputs unlike those of the training
 
-Made by `python -m benchmarks.unusual --data FOLDER{" --inner" if inner else ""}`: means over the splits, each of
-which is in `runs.csv`. Asked about are {rows}: as they are, moved by {MOVE:g} standard deviations in one column,
-down and up, and with every column shuffled by itself. The worst column is counted from 0. scikit-learn's
-detectors have standardised columns and at most {MOST_ROWS_OF_RIVALS:,} training rows; the number after a name is
-their `contamination`, otherwise it is the default. The design of ours was chosen with `--inner`.
+Made by `python -m benchmarks.unusual --data FOLDER{" --inner" if inner else ""}`: means over the splits,
+each of which is in `runs.csv`. Asked about are {rows}: as they are, moved by {MOVE:g} standard
+deviations in one column, down and up, and with every column shuffled by itself. The worst column is
+counted from 0. scikit-learn's detectors have standardised columns and at most
+{MOST_ROWS_OF_RIVALS:,} training rows; the number after a name is their `contamination`, otherwise it is
+the default. The design of ours was chosen with rows taken out of the training rows, as `--inner` does.
 
 {markdown_table(titles, body)}
 """

@@ -8,9 +8,10 @@ _N_NEIGHBOURS = 16
 
 
 def groups_of_neighbours(values: Tensor, size: int) -> Tensor:
-    """The number of each row's group: disjoint groups of so many rows, the last one of up to twice as many.
+    """The number of each row's group: disjoint groups of at least so many rows.
 
-    Greedy: rows far from the middle first, each with the nearest rows that have no group yet.
+    Greedy: rows far from the middle first, each with the nearest rows that have no group yet. A row whose
+    neighbours all have one joins that of the nearest.
 
     Args:
         values: Shape (n, C).
@@ -20,37 +21,22 @@ def groups_of_neighbours(values: Tensor, size: int) -> Tensor:
         Shape (n,), numbers from 0.
     """
     n = len(values)
-    # Squared distances but for a constant of each row, in single precision, which orders neighbours well enough.
+    # Squared distances but for a constant of each row; single precision orders neighbours well enough.
     x = values.float()
     distances = torch.addmm(x.square().sum(dim=1), x, x.T, alpha=-2)
     nearest = distances.topk(min(n, _N_NEIGHBOURS), largest=False, sorted=True).indices.tolist()
-    order = values.norm(dim=1).argsort(descending=True, stable=True).tolist()
     group_of_row = [-1] * n
-    n_groups, n_free = 0, n
-    for row in order:
+    n_groups = 0
+    for row in values.norm(dim=1).argsort(descending=True, stable=True).tolist():
         if group_of_row[row] >= 0:
             continue
-        if n_groups and n_free < size:
-            group_of_row[row] = n_groups - 1
+        others = [other for other in nearest[row] if other != row]
+        free = [other for other in others if group_of_row[other] < 0]
+        taken = [other for other in others if group_of_row[other] >= 0]
+        if len(free) < size - 1 and taken:
+            group_of_row[row] = group_of_row[taken[0]]
             continue
-        group_of_row[row] = n_groups
-        mates = _free(nearest[row], group_of_row, size - 1)
-        if len(mates) < size - 1 and n_free > size:
-            mates = _free(distances[row].argsort().tolist(), group_of_row, size - 1)
-        elif len(mates) < size - 1:
-            mates = _free(order, group_of_row, size - 1)
-        for mate in mates:
-            group_of_row[mate] = n_groups
-        n_groups, n_free = n_groups + 1, n_free - 1 - len(mates)
+        for member in (row, *free[: size - 1]):
+            group_of_row[member] = n_groups
+        n_groups += 1
     return torch.tensor(group_of_row)
-
-
-def _free(rows: list[int], group_of_row: list[int], most: int) -> list[int]:
-    # The first rows without a group.
-    found: list[int] = []
-    for row in rows:
-        if len(found) == most:
-            break
-        if group_of_row[row] < 0:
-            found.append(row)
-    return found

@@ -23,7 +23,7 @@ _FEW_ROWS = 1_000
 
 @dataclass(frozen=True)
 class SeenInputs(TensorRecord):
-    """Ranges of the columns, and prototypes: means of two or three neighbouring rows.
+    """Ranges of the columns, and prototypes: means of two or more neighbouring rows.
 
     The score of a row is the largest of three, each divided by its limit:
 
