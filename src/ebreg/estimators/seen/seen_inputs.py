@@ -75,16 +75,17 @@ class SeenInputs(TensorRecord):
         Args:
             columns: Shape (n, C).
             seed: Of the rows that are used where there are many, and of the folds.
-            grouping: Rows that belong together, which are in the same fold.
+            grouping: Rows that belong together: limits are those of rows of new groups.
         """
-        n = len(columns)
-        order = _order(n, seed)
+        grouping = grouping or Grouping(len(columns))
+        order = _order(len(columns), seed)
         ends = torch.stack([columns.amin(dim=0), columns.amax(dim=0)]).double()
-        ranges = ColumnRanges.of(ends, columns[order[:_ROWS_OF_TAILS]].double(), _SHARE_BY_RANGE)
+        independent = _one_of_each_group(order, grouping)[:_ROWS_OF_TAILS]
+        ranges = ColumnRanges.of(ends, columns[independent].double(), _SHARE_BY_RANGE)
         chosen = order[:_ROWS_OF_PROTOTYPES]
         values = ranges.standardized(columns[chosen])
         prototypes = Prototypes.of(values)
-        limits = _limits(values, _folds((grouping or Grouping(n)).take(chosen), seed))
+        limits = _limits(values, _folds(grouping.take(chosen), seed))
         return cls(**vars(ranges), **vars(prototypes), limits=limits)
 
     def score(self, columns: Tensor) -> Tensor:
@@ -109,6 +110,16 @@ def some_rows(n: int, seed: int) -> Tensor:
 
 def _order(n: int, seed: int) -> Tensor:
     return torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+
+
+def _one_of_each_group(order: Tensor, grouping: Grouping) -> Tensor:
+    # The first of its group in this order: tails of rows that repeat each other would look too short.
+    if grouping.labels is None:
+        return order
+    _, group = grouping.labels[order].unique(return_inverse=True)
+    place = torch.arange(len(order))
+    first = place.new_full((int(group.max()) + 1,), len(order)).scatter_reduce_(0, group, place, "amin")
+    return order[first]
 
 
 def _folds(grouping: Grouping, seed: int) -> list[Split]:
