@@ -13,7 +13,7 @@ from benchmarks.tabular.tables import bundled_tables
 from ebreg import EnergyRegressor, MixtureDensityRegressor
 from ebreg.estimators.grouping import Grouping
 from ebreg.estimators.seen import SHARE, SeenInputs
-from ebreg.estimators.seen.row_groups import groups_of_neighbours
+from ebreg.estimators.seen.row_groups import groups_of_neighbours, nearest_rows
 from ebreg.estimators.seen.tail_quantile import tail_quantile
 
 QUICK = {"max_iter": 2, "width": 8, "n_components": 2, "random_state": 0, "verbose": False}
@@ -167,7 +167,8 @@ def test_wide_tables_are_reduced():
 
 def test_groups_are_disjoint_and_large_enough():
     for n, size in ((1, 2), (2, 2), (7, 2), (50, 2), (101, 2)):
-        group = groups_of_neighbours(torch.randn(n, 2, generator=torch.Generator().manual_seed(n)), size)
+        values = torch.randn(n, 2, generator=torch.Generator().manual_seed(n))
+        group = groups_of_neighbours(nearest_rows(values), torch.arange(n), size)
         assert group.bincount().min() >= min(n, size)
         assert len(group.unique()) > n / 4
 

@@ -34,17 +34,12 @@ class Prototypes:
     radii: Tensor
 
     @classmethod
-    def of(cls, values: Tensor) -> "Prototypes":
-        """Of rows in standard units, (n, C)."""
+    def of(cls, values: Tensor, nearest: Tensor) -> "Prototypes":
+        """Of rows in standard units, (n, C), and the numbers of their nearest rows, (n, k)."""
         mean = values.mean(dim=0)
-        centred = values - mean
-        variances, axes = torch.linalg.eigh(centred.T @ centred / len(values))
-        if len(mean) > _MOST_COLUMNS:
-            variances, axes = variances[-_N_COMPONENTS:], axes[:, -_N_COMPONENTS:]
-        coordinates = _coordinates(centred, axes)
-        rest = coordinates[:, axes.shape[1] :].square().mean(dim=0)
-        spread = torch.cat([variances, rest]).clamp_min(_LEAST_VARIANCE).sqrt()
-        group = groups_of_neighbours(coordinates / spread, GROUP_SIZE)
+        axes, coordinates, spread = _components(values - mean)
+        order = (coordinates / spread).norm(dim=1).argsort(descending=True, stable=True)
+        group = groups_of_neighbours(nearest, order, GROUP_SIZE)
         centres = _means(coordinates, group).float()
         radii = [_means((coordinates - centres[group]).div(s).norm(dim=1), group) for s in (1.0, spread)]
         return cls(mean, axes, spread, centres, torch.stack(radii, dim=1))
@@ -56,6 +51,22 @@ class Prototypes:
         plain = _nearest(x, centres, self.radii[:, 0])
         whitened = _nearest(x / self.spread, centres / self.spread, self.radii[:, 1])
         return torch.stack([plain, whitened], dim=1)
+
+
+def whitened_rows(values: Tensor) -> Tensor:
+    """Principal components of variance 1: (n, C) -> (n, K)."""
+    _, coordinates, spread = _components(values - values.mean(dim=0))
+    return coordinates / spread
+
+
+def _components(centred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # The axes, the coordinates along them and their standard deviations.
+    variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
+    if len(axes) > _MOST_COLUMNS:
+        variances, axes = variances[-_N_COMPONENTS:], axes[:, -_N_COMPONENTS:]
+    coordinates = _coordinates(centred, axes)
+    rest = coordinates[:, axes.shape[1] :].square().mean(dim=0)
+    return axes, coordinates, torch.cat([variances, rest]).clamp_min(_LEAST_VARIANCE).sqrt()
 
 
 def _coordinates(centred: Tensor, axes: Tensor) -> Tensor:

@@ -3,34 +3,45 @@
 import torch
 from torch import Tensor
 
-# Neighbours of a row that are looked at first.
 _N_NEIGHBOURS = 16
 
 
-def groups_of_neighbours(values: Tensor, size: int) -> Tensor:
+def nearest_rows(values: Tensor) -> Tensor:
+    """The numbers of the rows nearest to each row, itself included: (n, C) -> (n, k), the nearest first."""
+    # Squared distances but for a constant of each row; single precision orders neighbours well enough.
+    x = values.float()
+    distances = torch.addmm(x.square().sum(dim=1), x, x.T, alpha=-2)
+    return distances.topk(min(len(x), _N_NEIGHBOURS), largest=False, sorted=True).indices
+
+
+def taken_rows(nearest: Tensor, rows: Tensor) -> Tensor:
+    """The nearest rows of some rows among those rows, by their new numbers; -1 for rows left out."""
+    number = nearest.new_full((len(nearest),), -1)
+    number[rows] = torch.arange(len(rows))
+    return number[nearest[rows]]
+
+
+def groups_of_neighbours(nearest: Tensor, order: Tensor, size: int) -> Tensor:
     """The number of each row's group: disjoint groups of at least so many rows.
 
-    Greedy: rows far from the middle first, each with the nearest rows that have no group yet. A row whose
-    neighbours all have one joins that of the nearest.
+    Greedy: each row with the nearest rows that have no group yet. A row whose neighbours all have one joins
+    that of the nearest.
 
     Args:
-        values: Shape (n, C).
-        size: Rows of a group; with fewer rows than that there is one group.
+        nearest: Numbers of neighbours of each row, the nearest first, (n, k); -1 for none.
+        order: In which order the rows choose, (n,).
+        size: Rows of a group; with fewer neighbours than that groups are smaller.
 
     Returns:
         Shape (n,), numbers from 0.
     """
-    n = len(values)
-    # Squared distances but for a constant of each row; single precision orders neighbours well enough.
-    x = values.float()
-    distances = torch.addmm(x.square().sum(dim=1), x, x.T, alpha=-2)
-    nearest = distances.topk(min(n, _N_NEIGHBOURS), largest=False, sorted=True).indices.tolist()
-    group_of_row = [-1] * n
+    neighbours = nearest.tolist()
+    group_of_row = [-1] * len(neighbours)
     n_groups = 0
-    for row in values.norm(dim=1).argsort(descending=True, stable=True).tolist():
+    for row in order.tolist():
         if group_of_row[row] >= 0:
             continue
-        others = [other for other in nearest[row] if other != row]
+        others = [other for other in neighbours[row] if other >= 0 and other != row]
         free = [other for other in others if group_of_row[other] < 0]
         taken = [other for other in others if group_of_row[other] >= 0]
         if len(free) < size - 1 and taken:

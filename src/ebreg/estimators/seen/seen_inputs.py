@@ -7,7 +7,8 @@ from torch import Tensor
 
 from ebreg.estimators.grouping import Grouping, Split
 from ebreg.estimators.seen.column_ranges import RESOLUTION, ColumnRanges
-from ebreg.estimators.seen.prototypes import Prototypes
+from ebreg.estimators.seen.prototypes import Prototypes, whitened_rows
+from ebreg.estimators.seen.row_groups import nearest_rows, taken_rows
 from ebreg.estimators.seen.tail_quantile import joint_limits
 from ebreg.estimators.tensor_record import TensorRecord
 
@@ -84,8 +85,9 @@ class SeenInputs(TensorRecord):
         ranges = ColumnRanges.of(ends, columns[independent].double(), _SHARE_BY_RANGE)
         chosen = order[:_ROWS_OF_PROTOTYPES]
         values = ranges.standardized(columns[chosen])
-        prototypes = Prototypes.of(values)
-        limits = _limits(values, _folds(grouping.take(chosen), seed))
+        nearest = nearest_rows(whitened_rows(values))
+        prototypes = Prototypes.of(values, nearest)
+        limits = _limits(values, nearest, _folds(grouping.take(chosen), seed))
         return cls(**vars(ranges), **vars(prototypes), limits=limits)
 
     def score(self, columns: Tensor) -> Tensor:
@@ -129,9 +131,12 @@ def _folds(grouping: Grouping, seed: int) -> list[Split]:
     return grouping.folds(n_folds, seed) if n_folds > 1 else []
 
 
-def _limits(values: Tensor, folds: list[Split]) -> Tensor:
+def _limits(values: Tensor, nearest: Tensor, folds: list[Split]) -> Tensor:
     # Of the distances of rows to prototypes of other rows.
     if not folds:
         return values.new_ones(2)
-    distances = torch.cat([Prototypes.of(values[others]).distances(values[rows]) for others, rows in folds])
-    return joint_limits(distances, _SHARE_BY_DISTANCE).clamp_min(RESOLUTION)
+    distances = [
+        Prototypes.of(values[others], taken_rows(nearest, others)).distances(values[rows])
+        for others, rows in folds
+    ]
+    return joint_limits(torch.cat(distances), _SHARE_BY_DISTANCE).clamp_min(RESOLUTION)
