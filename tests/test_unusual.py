@@ -165,6 +165,15 @@ def test_wide_tables_are_reduced():
     assert (score(seen, make(100) + rng.normal(size=(100, 200))) > 1).all()  # off the subspace
 
 
+def test_many_constant_features():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=(200, 100)), np.zeros((200, 1200))])
+    seen = learned(X)
+    assert (score(seen, X + 1) > 1).all()
+    assert torch.isfinite(seen.axes).all()
+    assert learned(np.zeros((50, 70))).centres.shape[1] == 33
+
+
 def test_groups_are_disjoint_and_large_enough():
     for n, size in ((1, 2), (2, 2), (7, 2), (50, 2), (101, 2)):
         values = torch.randn(n, 2, generator=torch.Generator().manual_seed(n))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ebreg.estimators.seen.principal_axes import eigenvectors, leading_axes
 from ebreg.estimators.seen.row_groups import groups_of_neighbours
 
 GROUP_SIZE = 2
@@ -61,12 +62,14 @@ def whitened_rows(values: Tensor) -> Tensor:
 
 def _components(centred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # The axes, the coordinates along them and their standard deviations.
-    variances, axes = torch.linalg.eigh(centred.T @ centred / len(centred))
-    if len(axes) > _MOST_COLUMNS:
-        variances, axes = variances[-_N_COMPONENTS:], axes[:, -_N_COMPONENTS:]
+    n, C = centred.shape
+    if C > _MOST_COLUMNS:
+        axes = leading_axes(centred, _N_COMPONENTS)
+    else:
+        axes = eigenvectors(centred.T @ centred / n)
     coordinates = _coordinates(centred, axes)
-    rest = coordinates[:, axes.shape[1] :].square().mean(dim=0)
-    return axes, coordinates, torch.cat([variances, rest]).clamp_min(_LEAST_VARIANCE).sqrt()
+    spread = coordinates.square().mean(dim=0).clamp_min(_LEAST_VARIANCE).sqrt()
+    return axes, coordinates, spread
 
 
 def _coordinates(centred: Tensor, axes: Tensor) -> Tensor:
