@@ -16,7 +16,7 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg._utils.random_state import seeded
 from ebreg._utils.stack_level import stack_level
-from ebreg.errors import TrustWarning
+from ebreg.errors import TrustWarning, UndefinedError
 from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
@@ -96,13 +96,13 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             design, method = self._build(rows, train, seed, recipe)
             trainer = self._trainer(recipe, seed, deadline)
             # First where it needs no features: the trainings then know how much time is left.
-            seen = self._seen(rows, seed) if design.n_inputs is not None else None
+            seen = self._seen(rows, seed) if design.n_inputs is not None else {}
             training, final = trainer.run(method, train, validation_rows, rows.data)
             model = method.model.to_float64()
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
                 model_=model,
-                seen_=seen or self._seen_features(model, rows, seed, deadline),
+                **(seen or self._seen_features(model, rows, seed, deadline)),
                 design_=design,
                 history_=final.history,
                 n_iter_=len(training.history),
@@ -296,16 +296,20 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Saving):
             return blueprint.design, self._method(model, blueprint, recipe.n_draws).to(device)
 
     @staticmethod
-    def _seen(rows: Rows, seed: int) -> SeenInputs:
-        return SeenInputs.of(rows.data.x, seed, rows.grouping)
+    def _seen(rows: Rows, seed: int) -> dict[str, SeenInputs]:
+        return {"seen_": SeenInputs.of(rows.data.x, seed, rows.grouping)}
 
     @staticmethod
-    def _seen_features(model: Model, rows: Rows, seed: int, deadline: Deadline | None) -> SeenInputs:
-        # Of a backbone of the user's own.
-        x, grouping = rows.data.x, rows.grouping
-        chosen = some_rows(len(x), seed)
-        columns = compared_columns(model, x[chosen], deadline)
-        return SeenInputs.of(columns, seed, grouping.take(chosen[: len(columns)]))
+    def _seen_features(
+        model: Model, rows: Rows, seed: int, deadline: Deadline | None
+    ) -> dict[str, SeenInputs]:
+        # Of a backbone of the user's own. A fit must not be lost where some of its features overflow.
+        chosen = some_rows(len(rows.data.x), seed)
+        try:
+            columns = compared_columns(model, rows.data.x[chosen], deadline)
+        except UndefinedError:
+            return {}
+        return {"seen_": SeenInputs.of(columns, seed, rows.grouping.take(chosen[: len(columns)]))}
 
     def _deadline(self, start: float) -> Deadline | None:
         if self.max_seconds is None:

@@ -145,7 +145,7 @@ class Prediction:
         if self._seen is None:
             raise ValueError(
                 "the inputs of the training are not known: the model was saved before they were stored, or "
-                "not made by fit; fit it again"
+                "not made by fit, or its features were not finite; fit it again"
             )
         x = self._chunks.x
         parts = x.split(_ROWS_COMPARED) if len(x) else [x]

@@ -35,8 +35,8 @@ class SeenInputs(TensorRecord):
     Limits are set so that about one in a hundred new rows of the same kind exceeds 1: those of ranges by the
     tail of each column, those of distances by cross-fitting.
 
-    Attributes: see :class:`ColumnRanges` and :class:`Prototypes`.
-        limits: Of both distances, shape (2,).
+    The first fields are those of :class:`ColumnRanges`, the next those of :class:`Prototypes`, and ``limits``
+    are those of both distances, shape (2,).
     """
 
     shift: Tensor
