@@ -225,6 +225,8 @@ class TestShapes:
             "log_partition",
             "log_partition_error",
             "unreliable",
+            "unusual",
+            "unusual_score",
         ):
             assert getattr(dist, trust).shape == (3,)
 
@@ -254,7 +256,8 @@ class TestShapes:
         frame = fitted(kind, form).predict_distribution(NEW).to_frame(quantiles=[0.1, 0.9])
         own = ["mean", "std", "q0.1", "q0.9", "epistemic_share"]
         named = [f"y{d} {name}" for d in range(2) for name in own] if form == "(n, 2)" else own
-        assert list(frame) == [*named, "effective_sample_size", "log_partition_error"]
+        diagnostics = ["effective_sample_size", "log_partition_error", "unreliable", "unusual"]
+        assert list(frame) == [*named, *diagnostics]
         assert len(frame) == 3
 
     def test_of_no_rows(self, fitted, kind, form):

@@ -16,7 +16,7 @@ from torch import Tensor
 from ebreg._utils import checks
 from ebreg._utils.random_state import seeded
 from ebreg._utils.stack_level import stack_level
-from ebreg.errors import TrustWarning
+from ebreg.errors import TrustWarning, UndefinedError
 from ebreg.estimators import ascent, inputs, warm_start
 from ebreg.estimators.blueprint import Blueprint
 from ebreg.estimators.bounds import parse_bounds
@@ -29,6 +29,7 @@ from ebreg.estimators.prediction import Prediction
 from ebreg.estimators.recipe import Recipe, find_recipe
 from ebreg.estimators.rows import Rows
 from ebreg.estimators.saving import RECORDS, Saving
+from ebreg.estimators.seen import SeenInputs, compared_columns, some_rows
 from ebreg.estimators.trainer import Trainer
 from ebreg.methods import Method, ResidualNCE
 from ebreg.models import Model
@@ -95,10 +96,14 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             train, validation_rows = self._split(rows, validation, read, recipe)
             design, method = self._build(rows, train, seed, recipe)
             trainer = self._trainer(recipe, seed, deadline)
+            # First where it needs no features: the trainings then know how much time is left.
+            seen = self._seen(rows, seed) if design.n_inputs is not None else {}
             training, final = trainer.run(method, train, validation_rows, rows.data)
+            model = method.model.to_float64()
             self._keep(
                 **{name: value for name, value in vars(reader).items() if name in inputs.FORMAT},
-                model_=method.model.to_float64(),
+                model_=model,
+                **(seen or self._seen_features(model, rows, seed, deadline)),
                 design_=design,
                 history_=final.history,
                 n_iter_=len(training.history),
@@ -128,7 +133,8 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
         # Predictions are computed later, when the caller may have changed X.
         x = self._inputs_of(X).clone()
         chunks = Chunks(self.model_, x, accuracy, chunk)
-        return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_)
+        seen = getattr(self, "seen_", None)
+        return Prediction(chunks, self._drop_target_axis, inputs.index_of(X), self.target_names_, seen)
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.25, 0.5, 0.75, 0.95)) -> np.ndarray:
         """Quantiles of each target by itself: levels (Q,) in (0, 1) -> (n, Q) or (n, Q, D)."""
@@ -285,6 +291,22 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             if own.names or blueprint.design.proposal != DEFAULT_PROPOSAL:
                 model.check_heads(train.x, train.y)
             return blueprint.design, self._method(model, blueprint, recipe.n_draws).to(device)
+
+    @staticmethod
+    def _seen(rows: Rows, seed: int) -> dict[str, SeenInputs]:
+        return {"seen_": SeenInputs.of(rows.data.x, seed, rows.grouping)}
+
+    @staticmethod
+    def _seen_features(
+        model: Model, rows: Rows, seed: int, deadline: Deadline | None
+    ) -> dict[str, SeenInputs]:
+        # Of a backbone of the user's own. A fit must not be lost where some of its features overflow.
+        chosen = some_rows(len(rows.data.x), seed)
+        try:
+            columns = compared_columns(model, rows.data.x[chosen], deadline)
+        except UndefinedError:
+            return {}
+        return {"seen_": SeenInputs.of(columns, seed, rows.grouping.take(chosen[: len(columns)]))}
 
     def _deadline(self, start: float) -> Deadline | None:
         if self.max_seconds is None:

@@ -14,6 +14,7 @@ from ebreg._utils.stack_level import stack_level
 from ebreg.distributions import Mode, Modes, Region, check_levels
 from ebreg.errors import TrustWarning
 from ebreg.estimators.chunks import Chunks
+from ebreg.estimators.seen import SeenInputs, compared_columns
 from ebreg.predictive import Predictive, WeightedDraws
 from ebreg.predictive.nested_intervals import interval_of_scores
 from ebreg.predictive.nested_regions import region_of_score
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # Draws beyond a quantile, below which it is inaccurate.
 _FEWEST_BEYOND = 5
+# Rows whose inputs are compared with those of the training at once.
+_ROWS_COMPARED = 1024
 
 
 class Prediction:
@@ -39,6 +42,7 @@ class Prediction:
         drop_target_axis: Whether y had the shape (n,).
         index: Labels of the rows, for :meth:`to_frame`.
         target_names: Names of the targets, for :meth:`to_frame`.
+        seen: The inputs of the training, for :attr:`unusual`; None where they are not known.
     """
 
     def __init__(
@@ -47,11 +51,13 @@ class Prediction:
         drop_target_axis: bool = False,
         index: Any = None,
         target_names: Sequence[str] | None = None,
+        seen: SeenInputs | None = None,
     ):
         self._chunks = chunks
         self._drop = drop_target_axis
         self._index = index
         self._names = target_names
+        self._seen = seen
         self._warned = False
 
     def __len__(self) -> int:
@@ -63,7 +69,8 @@ class Prediction:
         if chosen.ndim > 1:
             raise IndexError(f"rows must be numbers in one list, a slice or a mask; got shape {chosen.shape}")
         index = None if self._index is None else self._index[chosen]
-        part = Prediction(self._chunks.take(torch.from_numpy(chosen)), self._drop, index, self._names)
+        chunks = self._chunks.take(torch.from_numpy(chosen))
+        part = Prediction(chunks, self._drop, index, self._names, self._seen)
         part._warned = self._warned
         return part
 
@@ -119,6 +126,33 @@ class Prediction:
     def unreliable(self) -> np.ndarray:
         """Rows whose answers the nodes or draws do not support, shape (n,), booleans."""
         return self._each(lambda p: p.unreliable, warn=False)
+
+    @property
+    def unusual(self) -> np.ndarray:
+        """Rows whose inputs are unlike those of the training, shape (n,), booleans.
+
+        Those with an ``unusual_score`` above 1, as about one in a hundred rows like the training rows have.
+        The answer of such a row is an extrapolation, however accurately it was computed.
+        """
+        return self.unusual_score > 1
+
+    @property
+    def unusual_score(self) -> np.ndarray:
+        """How unlike the inputs of the training a row is, at least 0, shape (n,).
+
+        About 99 of 100 rows like the training rows have less than 1. See
+        :class:`ebreg.estimators.seen.SeenInputs` for what is compared: the columns of a table, or the
+        features of a backbone of your own. A row's score does not depend on the other rows.
+        """
+        if self._seen is None:
+            raise ValueError(
+                "the inputs of the training are not known: the model was saved before they were stored, or "
+                "not made by fit, or its features were not finite; fit it again"
+            )
+        x = self._chunks.x
+        parts = x.split(_ROWS_COMPARED) if len(x) else [x]
+        scores = [self._seen.score(compared_columns(self._chunks.model, rows)) for rows in parts]
+        return _numpy(torch.cat(scores))
 
     @property
     def epistemic_share(self) -> np.ndarray:
@@ -265,7 +299,9 @@ class Prediction:
         """A pandas table with the index of X: means, deviations, quantiles and diagnostics, in one pass.
 
         Columns are named ``mean``, ``std``, ``q0.05`` and so on, and ``epistemic_share``; with several
-        targets, or one with a name, they carry it in front, as in ``price mean``.
+        targets, or one with a name, they carry it in front, as in ``price mean``. Then come
+        ``effective_sample_size``, ``log_partition_error``, ``unreliable``, of the computation, and
+        ``unusual``, of the input; the last is left out where the inputs of the training are not known.
         """
         try:
             import pandas as pd
@@ -275,7 +311,7 @@ class Prediction:
         levels = check_levels(np.atleast_1d(quantiles))
         if len(levels.unique()) < len(levels):
             raise ValueError(f"quantiles must differ from each other, got {levels.tolist()}")
-        mean, std, values, share, size, error = self._all(
+        mean, std, values, share, size, error, unreliable = self._all(
             lambda p, x: (
                 p.mean,
                 p.stddev,
@@ -283,6 +319,7 @@ class Prediction:
                 self._share(p, x),
                 p.effective_sample_size,
                 p.log_partition_error,
+                p.unreliable,
             ),
             self._chunks.x,
         )
@@ -295,7 +332,9 @@ class Prediction:
             for d, name in enumerate(names)
             for what, values in columns.items()
         }
-        table |= {"effective_sample_size": size, "log_partition_error": error}
+        table |= {"effective_sample_size": size, "log_partition_error": error, "unreliable": unreliable}
+        if self._seen is not None:
+            table["unusual"] = self.unusual
         return pd.DataFrame(table, index=self._index)
 
     def _quantiles(self, verb: str, q: Any) -> np.ndarray:

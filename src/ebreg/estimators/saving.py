@@ -16,6 +16,7 @@ from ebreg.errors import ModelFileError
 from ebreg.estimators.conformal import Conformal
 from ebreg.estimators.custom_networks import CustomNetworks
 from ebreg.estimators.design import Design
+from ebreg.estimators.seen import SeenInputs
 from ebreg.estimators.tensor_record import TensorRecord
 from ebreg.models import Model
 from ebreg.saving import folders
@@ -42,7 +43,7 @@ _FITTED = {
     "target_names_": none_or(each(either(number(), text()))),
 }
 # Fitted attributes that a regressor may have, saved as tensors with their names in front.
-RECORDS: dict[str, type[TensorRecord]] = {"conformal_": Conformal}
+RECORDS: dict[str, type[TensorRecord]] = {"conformal_": Conformal, "seen_": SeenInputs}
 _FACTS = fields(
     kind=text(),
     params=mapping(anything),
