@@ -24,6 +24,7 @@ class Run:
         size_80: Mean length of the sets of 80 %, all parts together; likewise the others.
         size_90: Of 90 %.
         size_95: Of 95 %.
+        median_90: The median length of the sets of 90 %: a few rows may have enormous ones.
         unreliable: Share of the test rows that are marked as unreliable; NaN where nothing says so.
         unusual: Share of the test rows that are marked as unusual; likewise.
         fit_seconds: CPU time of the fit.
@@ -42,6 +43,7 @@ class Run:
     size_80: float
     size_90: float
     size_95: float
+    median_90: float = math.nan
     unreliable: float = math.nan
     unusual: float = math.nan
     fit_seconds: float = math.nan

@@ -14,15 +14,15 @@ def coverage(sets: Sets, y: np.ndarray) -> float:
     return float(np.mean([((parts[:, 0] <= v) & (v <= parts[:, 1])).any() for parts, v in pairs]))
 
 
-def size(sets: Sets) -> float:
-    """The mean over rows of the total length."""
-    return float(np.mean([(parts[:, 1] - parts[:, 0]).sum() for parts in sets]))
+def sizes(sets: Sets) -> np.ndarray:
+    """The total length of each row's parts, (n,)."""
+    return np.array([(parts[:, 1] - parts[:, 0]).sum() for parts in sets])
 
 
 def measured(sets: dict[float, Sets], y: np.ndarray) -> dict[str, float]:
-    """Coverage and size at each level, named as the columns of a run."""
-    return {
-        f"{what}_{round(100 * level)}": value
-        for level, parts in sets.items()
-        for what, value in (("coverage", coverage(parts, y)), ("size", size(parts)))
-    }
+    """Coverage and mean size at each level, and the median size at one, named as the columns of a run."""
+    columns = {"median_90": float(np.median(sizes(sets[0.9])))}
+    for level, parts in sets.items():
+        name = round(100 * level)
+        columns |= {f"coverage_{name}": coverage(parts, y), f"size_{name}": float(sizes(parts).mean())}
+    return columns
