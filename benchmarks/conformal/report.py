@@ -13,8 +13,9 @@ Written by `python -m benchmarks.conformal{data}`.
 
 Of the training rows of each split, 80 % fit the models and 20 % calibrate them. Figures are means over splits
 ± their standard error; coverage within two standard errors of what was asked for is marked ✓. Sizes are mean
-total lengths, in the unit of the target; beside them stands the median over rows, averaged over splits. With n calibration rows a calibrated set is expected to cover a
-share of ⌈(n + 1) c⌉ / (n + 1), which is a little more than c where n is small."""
+total lengths, in the unit of the target; a few rows may have enormous sets, so the median over rows, averaged
+over splits, stands beside them. With n calibration rows a calibrated set is expected to cover a share of
+⌈(n + 1) c⌉ / (n + 1), which is a little more than c where n is small."""
 
 
 def report(runs: Sequence[Run], data: str = " --data FOLDER") -> str:
