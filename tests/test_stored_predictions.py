@@ -1,6 +1,7 @@
-"""Predictions of stored weights stay what they were: computed by commit f93c4b1, before the packages.
+"""Predictions of stored weights: those of energies of one target are compared with sums over two million points.
 
-The threshold and the expectation of the mixture of one target are those of a sum over a million points.
+So are the threshold and the expectation of the mixture of one target, with a million points. The others stay
+what they were in commit f93c4b1, before the packages.
 """
 
 import json
@@ -43,10 +44,12 @@ def test_answers_of_stored_weights(case):
         "log_threshold": p.highest_density_region(0.8).log_threshold,
         "expectation": p.expectation(torch.sin),
     }
-    at_nodes = ("log_threshold", "expectation") if case["name"] == "mixture, one target" else ()
+    by_sums = {"mixture, one target": {"log_threshold": 3e-5, "expectation": 3e-5}}
+    if case["kind"] == "EnergyModel" and D == 1:
+        by_sums[case["name"]] = dict.fromkeys(found, 1.5e-4)  # nodes are as far off
     for name, wanted in case["answers"].items():
         wanted = torch.tensor(wanted, dtype=torch.float64)
-        atol = 3e-5 if name in at_nodes else 1e-6
+        atol = by_sums.get(case["name"], {}).get(name, 1e-6)
         torch.testing.assert_close(
             found[name], wanted, rtol=1e-6, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
         )

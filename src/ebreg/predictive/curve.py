@@ -11,8 +11,8 @@ from ebreg.distributions.log_linear_parts import masses
 from ebreg.predictive.even_levels import at_even_levels
 from ebreg.predictive.node_density import pad
 
-# Parts into which cubics cut a segment: fewer of many nodes.
-_N_PARTS, _N_PARTS_OF_MANY, _MANY = 4, 2, 200
+# Parts into which cubics cut a segment.
+_N_PARTS = 4
 # A segment across which the log density changes by less is as smooth as cubics take it to be. One across
 # which it changes by so much more may hold an edge, anywhere in it.
 _SMOOTH, _EDGE = 2.0, 4.0
@@ -39,8 +39,7 @@ class Curve:
         """The curve through nodes and values, (N, B) each, in any order."""
         nodes, order = nodes.T.contiguous().sort(dim=1)
         log_f = log_f.T.gather(1, order)
-        n_parts = _N_PARTS if nodes.shape[1] < _MANY else _N_PARTS_OF_MANY
-        return cls(nodes, log_f, _error(nodes, log_f.detach(), bounded, n_parts), n_parts)
+        return cls(nodes, log_f, _error(nodes, log_f.detach(), bounded), _N_PARTS)
 
     def __getitem__(self, rows: Tensor) -> "Curve":
         """Some of the rows: row numbers or a mask."""
@@ -83,14 +82,14 @@ def more_nodes(nodes: Tensor, log_f: Tensor, n: int) -> Tensor:
 
 
 @torch.no_grad()
-def _error(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool], n_parts: int) -> Tensor:
+def _error(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool]) -> Tensor:
     # What leaving out every other node changes, pair of segments by pair, and what edges may hide.
     log_f = log_f - log_f.amax(dim=1, keepdim=True).clamp_min(-1e300)
     N = nodes.shape[1]
     kept = [*range(0, N - 1, 2), N - 1]
-    fine = masses(*interpolated(nodes, log_f, n_parts), bounded)
-    coarse = masses(*interpolated(nodes[:, kept], log_f[:, kept], n_parts), bounded)
-    fine, coarse = (_cumulated(mass, n_parts) for mass in (fine, coarse))
+    fine = masses(*interpolated(nodes, log_f, _N_PARTS), bounded)
+    coarse = masses(*interpolated(nodes[:, kept], log_f[:, kept], _N_PARTS), bounded)
+    fine, coarse = (_cumulated(mass) for mass in (fine, coarse))
     total = fine[:, -1]
     change = (fine[:, [*kept, -1]].diff(dim=1) - coarse.diff(dim=1)).abs().sum(dim=1)
     change = change + (fine[:, 0] - coarse[:, 0]).abs()
@@ -101,7 +100,7 @@ def _error(nodes: Tensor, log_f: Tensor, bounded: tuple[bool, bool], n_parts: in
     return torch.log1p((change + edges) / total)
 
 
-def _cumulated(mass: Tensor, n_parts: int) -> Tensor:
+def _cumulated(mass: Tensor) -> Tensor:
     # From masses of the tails and of the parts of segments: mass below each node, and of all, (B, N + 1).
     below = mass.cumsum(dim=1)
-    return torch.cat([below[:, :-1:n_parts], below[:, -1:]], dim=1)
+    return torch.cat([below[:, :-1:_N_PARTS], below[:, -1:]], dim=1)

@@ -7,11 +7,15 @@ from torch import Tensor
 
 from ebreg.distributions import GaussianMixture
 from ebreg.predictive.unnormalized import Unnormalized
+from ebreg.units import Tail
 
 # The first nodes in a tail, in widths of the tail: the energy is a parabola there.
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
 # The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
 _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
+# Nodes on both sides of an end of the box, in widths of the tail: f has a kink there, and cubics need the slope
+# on either side of it.
+_KINK = 1e-4
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
 _COMPONENT_TAIL = torch.tensor([-6, -4.5, -3, 3, 4.5, 6], dtype=torch.float64)
@@ -53,8 +57,12 @@ def row_nodes(target: Unnormalized, n_quantiles: int, n_even: int) -> Tensor:
         t = torch.linspace(0, 1, n_even, dtype=torch.float64, device=low.device)[:, None]
         parts = [quantiles, low + t * (high - low), *_beyond(low, high, high - low, (False, False))]
     else:
-        beyond = [side[:, None].expand(-1, len(target)) for side in beyond_the_box(target)]
-        parts = [quantiles, *beyond, *towards_bounds(target)]
+        fixed = [*beyond_the_box(target), _beside_kinks(tail)]
+        parts = [
+            quantiles,
+            *(part[:, None].expand(-1, len(target)) for part in fixed),
+            *towards_bounds(target),
+        ]
     return within_bounds(torch.cat(parts), target)
 
 
@@ -64,6 +72,17 @@ def beyond_the_box(target: Unnormalized) -> tuple[Tensor, Tensor]:
     assert tail is not None
     left, right = _beyond(tail.low, tail.high, tail.width, ends_at_bounds(target))
     return left[:, 0], right[:, 0]
+
+
+def _beside_kinks(tail: Tail) -> Tensor:
+    # (n,); an end of the box at a bound has no kink.
+    kinks = [
+        end[0]
+        for end, is_bound in zip((tail.low, tail.high), tail.ends_at_bounds, strict=True)
+        if not is_bound
+    ]
+    step = _KINK * tail.width[0]
+    return torch.stack([kink + side * step for kink in kinks for side in (-1, 1)]) if kinks else tail.low[:0]
 
 
 def towards_bounds(target: Unnormalized) -> list[Tensor]:

@@ -67,7 +67,7 @@ class ProposalRows:
     def log_prob(self, y: Tensor) -> Tensor:
         """(M, B, D) -> (M, B); minus infinity outside of the support."""
         if self._shift is None or self._scale is None:
-            return log_prob(self.distribution, y)
+            return log_prob(self.distribution, y.to(self._h.dtype))
         z = ((y - self._shift) / self._scale).to(self._h.dtype)
         return log_prob(self.distribution, z) - self._scale.log().sum()
 
