@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 
 from benchmarks.conformal import report, sets
-from benchmarks.conformal.runs import Run, Store
+from benchmarks.conformal.runs import Run
+from benchmarks.csv_store import CsvStore
 from ebreg import EnergyRegressor, MixtureDensityRegressor, load
 from ebreg.distributions import GaussianMixture, LogLinear, TruncatedMixture
 from ebreg.errors import TrustWarning
@@ -638,8 +639,9 @@ class TestBadInput:
 class TestBenchmark:
     def test_a_file_of_runs_is_read_as_it_was_written(self, tmp_path):
         run = Run("table", 3, "method", 5, 10, 0.8, 0.9, 0.95, 1.0, 2.0, 3.0, unreliable=0.5)
-        Store(tmp_path).add(run)
-        found = Store(tmp_path).read()[run.key]
+        path = tmp_path / "new" / "runs.csv"
+        CsvStore(path, Run).add(run)
+        found = CsvStore(path, Run).read()[run.key]
         assert found.coverage_90 == 0.9
         assert math.isnan(found.unusual)
 

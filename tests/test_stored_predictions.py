@@ -1,7 +1,8 @@
-"""Predictions of stored weights: those of energies of one target are compared with sums over two million points.
+"""Predictions of stored weights.
 
-So are the threshold and the expectation of the mixture of one target, with a million points. The others stay
-what they were in commit f93c4b1, before the packages.
+Those of energies of one target are compared with sums over two million points, the threshold and the
+expectation of the mixture of one target with sums over a million. The others stay what they were in commit
+f93c4b1, before the packages.
 """
 
 import json

@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.conformal.methods import Mapie, Method, Ours
 from benchmarks.conformal.report import report
-from benchmarks.conformal.runs import Run, Store
+from benchmarks.conformal.runs import Run
 from benchmarks.conformal.toy import two_branches
+from benchmarks.csv_store import CsvStore
 from benchmarks.tabular.tables import Rows, Table, read_tables
 
 CALIBRATION_SHARE = 0.2
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report-only", action="store_true", help="run nothing, write the report")
     options = parser.parse_args(arguments)
     try:
-        store = Store(options.out)
+        store = CsvStore(options.out / "runs.csv", Run)
         if not options.report_only:
             run_all(options, store)
         runs = list(store.read().values())
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run_all(options: argparse.Namespace, store: Store) -> None:
+def run_all(options: argparse.Namespace, store: CsvStore[Run]) -> None:
     """Run what the options ask for and the store does not have."""
     toy = two_branches()
     tables = {toy.name: toy} | (read_tables(options.data) if options.data else {})
@@ -59,7 +60,7 @@ def run_all(options: argparse.Namespace, store: Store) -> None:
                     run_one(store, tables[name], split, method)
 
 
-def run_one(store: Store, table: Table, split: int, method: Method) -> None:
+def run_one(store: CsvStore[Run], table: Table, split: int, method: Method) -> None:
     """Run a method on a split and store its runs, unless they are finished."""
     found = store.read()
     if all((table.name, split, name) in found for name in method.names):

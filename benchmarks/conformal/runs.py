@@ -1,9 +1,7 @@
-"""What is measured of a method on a split, and the CSV file of it."""
+"""What is measured of a method on a split."""
 
-import csv
 import math
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass
 
 COVERAGES = (0.8, 0.9, 0.95)
 
@@ -54,43 +52,3 @@ class Run:
     def key(self) -> tuple[str, int, str]:
         """What there is one run of."""
         return self.table, self.split, self.method
-
-
-COLUMNS = [field.name for field in fields(Run)]
-
-
-class Store:
-    """The finished runs in ``runs.csv`` of a folder, which is made if it does not exist."""
-
-    def __init__(self, folder: Path):
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / "runs.csv"
-
-    def read(self) -> dict[tuple[str, int, str], Run]:
-        """All finished runs.
-
-        Raises:
-            ValueError: If the file has other columns.
-        """
-        if not self.path.exists():
-            return {}
-        with self.path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != COLUMNS:
-                raise ValueError(f"{self.path} has other columns than this benchmark; give another --out")
-            runs = [_run(row) for row in reader]
-        return {run.key: run for run in runs}
-
-    def add(self, run: Run) -> None:
-        """Append a finished run to the file."""
-        is_new = not self.path.exists()
-        with self.path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if is_new:
-                writer.writerow(COLUMNS)
-            writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in asdict(run).values()])
-
-
-def _run(row: dict[str, str]) -> Run:
-    values = {field.name: field.type for field in fields(Run)}
-    return Run(**{name: kind(row[name]) for name, kind in values.items()})  # type: ignore[operator, arg-type]

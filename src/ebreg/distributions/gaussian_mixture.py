@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,28 +13,18 @@ from torch.distributions import Distribution, constraints
 from ebreg import sampling
 from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
-from ebreg.distributions import components, level_sets, normal
+from ebreg.distributions import components, level_sets, mixture_curves, normal
 from ebreg.distributions.ascent import modes_by_ascent
-from ebreg.distributions.curve_nodes import curve_nodes
+from ebreg.distributions.exact_diagnostics import ExactDiagnostics
 from ebreg.distributions.log_linear import LogLinear
 from ebreg.distributions.mixture_log_prob import MixtureLogDensity
+from ebreg.distributions.mixture_quantiles import at_levels
 from ebreg.distributions.node_positions import NodePositions
-from ebreg.distributions.quantiles import quantiles, solve_quantile
+from ebreg.distributions.quantiles import quantiles
 from ebreg.distributions.regions import Modes, Region
 
-# Nodes of a curve, and parts into which cubics cut a segment between them; for the shape of the density fewer
-# do, and so many rows are computed at once.
-_N_NODES, _N_PARTS = 448, 4
-_N_NODES_OF_SHAPES, _N_PARTS_OF_SHAPES, _ROWS_OF_CURVES = 256, 3, 64
-# Numbers of one kind in a step of the search for quantiles: as many as the cache holds.
-_QUANTILE_NUMBERS = 2**16
-# Levels closer to 0 and 1 are left to the search in double precision.
-_ROUGH = 1e-5
-# Relative error of the level of a quantile.
-_EXACT = 4 * torch.finfo(torch.float64).eps
 
-
-class GaussianMixture(Distribution):
+class GaussianMixture(ExactDiagnostics, Distribution):
     r"""Mixture of K diagonal Gaussians for each of B rows (Eq. 3).
 
     .. math:: q(y) = \textstyle\sum_k \pi_k \prod_d N(y_d; \mu_{kd}, \sigma_{kd}^2)
@@ -188,7 +179,7 @@ class GaussianMixture(Distribution):
 
     def icdf(self, value: Tensor | float) -> Tensor:
         """Quantiles of a single target: levels (), (Q,) or (Q, B) in (0, 1) -> (B, 1) or (Q, B, 1)."""
-        return quantiles(self._icdf, value, self.batch_shape[0], self.n_targets)
+        return quantiles(partial(at_levels, self), value, self.batch_shape[0], self.n_targets)
 
     def quantile(self, q: Tensor | float) -> Tensor:
         """Quantiles of each target by itself: levels () or (Q,) in (0, 1) -> (B, D) or (Q, B, D)."""
@@ -206,10 +197,7 @@ class GaussianMixture(Distribution):
     def modes(self) -> Modes:
         """Local maxima with the mass of their hills; not differentiated."""
         if self.n_targets == 1:
-            # In double precision: the top of a hill is flat.
-            starts = range(0, len(self), _ROWS_OF_CURVES)
-            parts = (self[start : start + _ROWS_OF_CURVES]._curve for start in starts)
-            return Modes(tuple(row for curve in parts for row in curve.modes()))
+            return mixture_curves.modes(self)
         return self._climb(self.from_uniform(sampling.sobol(128, self.n_targets)))
 
     @torch.no_grad()
@@ -248,7 +236,7 @@ class GaussianMixture(Distribution):
     def expectation(self, fn: Callable[[Tensor], Tensor]) -> Tensor:
         """Expectation of ``fn``, which maps (M, B, D) to (M, B, ...); returns (B, ...)."""
         if self.n_targets == 1:
-            return self._curve.expectation(fn)
+            return mixture_curves.curve(self).expectation(fn)
         draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
         values = fn(draws)
         if not gradients.tracked(self.logits, self.means, self.scales):
@@ -275,6 +263,33 @@ class GaussianMixture(Distribution):
         logits, means, scales = (part.detach().double() for part in (self.logits, self.means, self.scales))
         return self._replaced(logits, means, scales, torch.Tensor.double)
 
+    def cdf_and_density(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """At a value of a single target in each row: (B,) -> two of shape (B,)."""
+        y = y[:, None, None]
+        z = (y - self.means) / self.scales  # (B, K, 1)
+        density = self._log_weights.exp() * (normal.density(z) / self.scales)[..., 0]
+        mass = self.logits.exp() * self._share_below(y, z)[..., 0]
+        return mass.sum(dim=1), density.sum(dim=1)
+
+    def at_nodes(self, centre: Tensor | None = None, unit: Tensor | None = None) -> NodePositions:
+        """What is known of it at many values of its single target, in single precision.
+
+        Args:
+            centre: A value near the mass of each row, shape (B,); None: the mean.
+            unit: A distance for each row, shape (B,), in which the density is measured; None: 1.
+        """
+        centre = self.mean[:, 0] if centre is None else centre
+        unit = torch.ones_like(centre) if unit is None else unit
+        means, scales = self.means[..., 0], self.scales[..., 0]
+        return NodePositions(self.logits, self._log_weights, means, scales, centre, unit)
+
+    def shapes(self) -> Iterator[LogLinear]:
+        """The density of a single target between nodes, in single precision, a few rows at a time.
+
+        Regions and :meth:`hpd_mass` are answered by these.
+        """
+        return mixture_curves.shapes(self)
+
     def __len__(self) -> int:
         return len(self.logits)
 
@@ -299,38 +314,6 @@ class GaussianMixture(Distribution):
         """On another device, or in another dtype; arguments as those of ``Tensor.to``."""
         logits, means, scales = (part.to(*args) for part in (self.logits, self.means, self.scales))
         return self._replaced(logits, means, scales, lambda bound: bound.to(*args))
-
-    # A mixture is exact: these are the diagnostics that an energy-based model has too.
-
-    @property
-    def proposal(self) -> "GaussianMixture":
-        """Itself."""
-        return self
-
-    @property
-    def effective_sample_size(self) -> Tensor:
-        """Infinite: nothing is estimated by sampling. Shape (B,)."""
-        return torch.full_like(self.logits[:, 0], math.inf)
-
-    @property
-    def pareto_k(self) -> Tensor:
-        """Minus infinity: the importance ratios are constant. Shape (B,)."""
-        return torch.full_like(self.logits[:, 0], -math.inf)
-
-    @property
-    def unreliable(self) -> Tensor:
-        """No row: nothing is estimated. Shape (B,)."""
-        return torch.zeros_like(self.logits[:, 0], dtype=torch.bool)
-
-    @property
-    def log_partition(self) -> Tensor:
-        """Zero: the density is normalised. Shape (B,)."""
-        return torch.zeros_like(self.logits[:, 0])
-
-    @property
-    def log_partition_error(self) -> Tensor:
-        """Zero. Shape (B,)."""
-        return torch.zeros_like(self.logits[:, 0])
 
     # What a family with other components or bounds overrides.
 
@@ -363,8 +346,8 @@ class GaussianMixture(Distribution):
         value = value[..., None, :]
         return self._share_below(value, (value - self.means) / self.scales)
 
-    def _component_icdf(self, q: Tensor) -> Tensor:
-        # Of each target by itself: (..., B, 1, 1) -> (..., B, K, D).
+    def component_icdf(self, q: Tensor) -> Tensor:
+        """Quantiles of each component and target by itself: (..., B, 1, 1) -> (..., B, K, D)."""
         return self.means + self.scales * torch.special.ndtri(q)
 
     def _from_component(self, component: Tensor, u: Tensor) -> Tensor:
@@ -378,8 +361,8 @@ class GaussianMixture(Distribution):
         z = torch.randn(means.shape, generator=generator, dtype=means.dtype, device=means.device)
         return torch.addcmul(means, scales, z)
 
-    def _bounds(self) -> tuple[Tensor, Tensor]:
-        # Of the targets, (D,) each; infinite where there is none.
+    def target_bounds(self) -> tuple[Tensor, Tensor]:
+        """Of the targets, (D,) each; infinite where there is none."""
         infinity = self.means.new_full((self.n_targets,), torch.inf)
         return -infinity, infinity
 
@@ -396,101 +379,7 @@ class GaussianMixture(Distribution):
         means, deviations = self._component_moments()
         return weights, means - (weights * means).sum(dim=1, keepdim=True), deviations
 
-    def at_nodes(self, centre: Tensor | None = None, unit: Tensor | None = None) -> NodePositions:
-        """What is known of it at many values of its single target, in single precision.
-
-        Args:
-            centre: A value near the mass of each row, shape (B,); None: the mean.
-            unit: A distance for each row, shape (B,), in which the density is measured; None: 1.
-        """
-        centre = self.mean[:, 0] if centre is None else centre
-        unit = torch.ones_like(centre) if unit is None else unit
-        means, scales = self.means[..., 0], self.scales[..., 0]
-        return NodePositions(self.logits, self._log_weights, means, scales, centre, unit)
-
-    @property
-    def _curve(self) -> LogLinear:
-        # For questions about the density of a single target that have no closed form. Not kept: it is much
-        # larger than the mixture.
-        nodes, *ends = self.double()._curve_nodes(_N_NODES)
-        log_prob = self.to(torch.float64).log_prob(nodes[..., None])
-        return _curve_through(nodes.T, log_prob.T, _N_PARTS, *ends)
-
-    def shapes(self) -> Iterator[LogLinear]:
-        """The density of a single target between nodes, in single precision, a few rows at a time.
-
-        Regions and :meth:`hpd_mass` are answered by these.
-        """
-        exact = self.double()
-        for start in range(0, max(1, len(self)), _ROWS_OF_CURVES):
-            n = min(len(self), start + _ROWS_OF_CURVES) - start
-            if n == 0:
-                yield self._curve
-                return
-            # Filled up by the last row: the last bits of a sum depend on the shape of what is summed.
-            rows = torch.arange(start, start + _ROWS_OF_CURVES).clamp(max=len(self) - 1)
-            some = exact[rows]
-            nodes, *ends = some._curve_nodes(_N_NODES_OF_SHAPES)
-            positions = some.at_nodes(unit=some.stddev[:, 0])
-            log_prob = positions.log_prob(*positions.distances_and_rests(nodes))  # but for a constant
-            yield _curve_through(nodes.T[:n], log_prob.T[:n], _N_PARTS_OF_SHAPES, *ends)
-
     def _draws_of_regions(self) -> tuple[Tensor, Tensor]:
         # Draws of several targets, (M, B, D), and their log densities, (M, B).
         draws = self.from_uniform(sampling.sobol(4096, self.n_targets))
         return draws, self.log_prob(draws)
-
-    def _curve_nodes(self, n_nodes: int) -> tuple[Tensor, float, float]:
-        # Nodes, (N, B), and the bounds.
-        low, high = self._bounds()
-        nodes = curve_nodes(self.logits, self.means, self.scales, low, high, n_nodes).sort(dim=0).values
-        return nodes, low.item(), high.item()
-
-    def _icdf(self, q: Tensor) -> Tensor:
-        # (Q, B) -> (Q, B).
-        q = q.to(self.means.device, torch.float64)
-        rows = torch.arange(q.shape[1], device=q.device).expand(q.shape).flatten()
-        levels, exact = q.flatten(), self.double()
-        y, order = torch.empty_like(levels), rows.argsort(stable=True)
-        # Some at a time, in the order of the rows, as many as the cache holds.
-        for some in order.split(max(1, _QUANTILE_NUMBERS // exact.logits.shape[1])):
-            y[some] = exact[rows[some]]._solve(levels[some])
-        if gradients.tracked(self.logits, self.means, self.scales):
-            mass, density = self.to(torch.float64)[rows]._cdf_and_density(y)
-            sparsity = gradients.sparsity(density.detach(), levels, exact.stddev[rows, 0])
-            y = gradients.quantile(y, mass, sparsity)
-        return y.reshape(q.shape).to(self.means.dtype)
-
-    def _solve(self, levels: Tensor) -> Tensor:
-        # A quantile of a single target for each row, (B,) -> (B,). In single precision first, which leaves
-        # few steps in double precision; it has no digits for levels closer to 0 or 1.
-        rough = levels.clamp(_ROUGH, 1 - _ROUGH)
-        start = (self.mean + self.stddev * torch.special.ndtri(rough)[:, None])[:, 0]
-        tolerance = (_ROUGH * torch.minimum(rough, 1 - rough)).clamp_min(2 * torch.finfo(torch.float32).eps)
-        start = self.to(torch.float32)._search(rough.float(), start.float(), tolerance)
-        return self._search(levels, start.double(), _EXACT * levels)
-
-    def _search(self, levels: Tensor, start: Tensor, tolerance: Tensor) -> Tensor:
-        # In the precision of this mixture. The quantile of a mixture lies between those of its components.
-        ends = self._component_icdf(levels[:, None, None])[..., 0]  # (B, K)
-        return solve_quantile(
-            levels,
-            lambda y, rows: (self if len(rows) == len(self) else self[rows])._cdf_and_density(y),
-            ends.amin(dim=1),
-            ends.amax(dim=1),
-            start,
-            tolerance,
-        )
-
-    def _cdf_and_density(self, y: Tensor) -> tuple[Tensor, Tensor]:
-        # At a value of a single target in each row: (B,) -> two of shape (B,).
-        y = y[:, None, None]
-        z = (y - self.means) / self.scales  # (B, K, 1)
-        density = self._log_weights.exp() * (normal.density(z) / self.scales)[..., 0]
-        mass = self.logits.exp() * self._share_below(y, z)[..., 0]
-        return mass.sum(dim=1), density.sum(dim=1)
-
-
-def _curve_through(nodes: Tensor, log_f: Tensor, n_parts: int, low: float, high: float) -> LogLinear:
-    # Nodes and log densities, (B, N), between bounds.
-    return LogLinear(nodes, log_f, (math.isfinite(low), math.isfinite(high)), n_parts, (low, high))

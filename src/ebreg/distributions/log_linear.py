@@ -10,29 +10,24 @@ Answers are differentiable with respect to the log density at the nodes. The nod
 import math
 from collections.abc import Callable
 from functools import cached_property
-from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from ebreg._utils import checks, gradients
 from ebreg.distributions import level_sets, segments
+from ebreg.distributions.gauss_legendre import gauss_legendre
 from ebreg.distributions.log_linear_parts import Ends, Parts, with_more_nodes
 from ebreg.distributions.mass_above import MassAbove
-from ebreg.distributions.quantiles import quantiles, solve_quantile
+from ebreg.distributions.peaks import peaks_and_valleys
+from ebreg.distributions.quantiles import quantiles
 from ebreg.distributions.regions import Mode, Modes, Region
 
-# Below this level relative to the peak there is no mass that a float64 could hold.
-_LOWEST_LEVEL = -1400.0
-# Less mass than this is a rounding error; the mass of a region is as exact as that.
-_MISSING, _EXACT = 1e-10, 1e-13
 _SMALLEST = 5e-324
 # Two levels so far apart have a level stretch between them if they differ by this much mass.
 _STEP, _JUMP = 1e-9, 1e-6
 # Stands for a log density of minus infinity where differences have to be numbers.
 _BOTTOM = -1e300
-# Of the range of log densities, to find the level of a level stretch to the last digit.
-_HALVINGS = 80
 # Numbers that are kept for every node: those of ``Parts``, and the mass below.
 _N_KEPT = 7
 # Stands for an infinite distance from the nodes, in units of their span.
@@ -212,7 +207,7 @@ class LogLinear:
         for nodes, log_f, log_norm, below in zip(
             self.nodes, self._parts.log_f, log_z, self._below[:, 1:-1], strict=True
         ):
-            peaks, valleys = _peaks(log_f.tolist(), prominence)
+            peaks, valleys = peaks_and_valleys(log_f.tolist(), prominence)
             edges = torch.cat([below.new_zeros(1), below[valleys], below.new_ones(1)])
             masses, order = edges.diff().sort(descending=True, stable=True)
             tops = torch.tensor(peaks)[order.cpu()]
@@ -227,7 +222,7 @@ class LogLinear:
         possible; see :class:`Region`.
         """
         mass = checks.fraction("mass", mass)
-        level = self._level_of(mass)
+        level = MassAbove.of(self._parts).level_of(mass)
         threshold = level - self._parts.log_z - self._parts.log_unit
         intervals = level_sets.intervals_of_mass(
             self._level_intervals, level, mass, lambda y: self.cdf(y[..., None]), self._search
@@ -377,25 +372,6 @@ class LogLinear:
             torch.cat([left**2, spread, right**2], dim=1),
         )
 
-    def _level_of(self, mass: float) -> Tensor:
-        # The highest log density (before normalisation) that is exceeded with this probability, (B,).
-        n, above = len(self), MassAbove.of(self._parts)
-        low, high = torch.full_like(self._parts.log_z, _LOWEST_LEVEL), torch.zeros_like(self._parts.log_z)
-        normal = torch.full_like(low, -0.5 * torch.special.ndtri(torch.tensor(0.5 + 0.5 * mass)).item() ** 2)
-        level = solve_quantile(torch.full_like(low, -mass), above, low, high, normal, tolerance=_EXACT)
-        # Where the density is level its mass comes all at once, and no level gives what was asked: the answer
-        # is the highest that gives more. Newton's steps may have ended far from it.
-        missing = above(level, torch.arange(n, device=level.device))[0] + mass
-        rows = (missing.abs() > _MISSING).nonzero()[:, 0]
-        if not len(rows):
-            return level
-        low, high = low[rows], high[rows]
-        for _ in range(_HALVINGS):
-            middle = 0.5 * (low + high)
-            is_enough = above(middle, rows)[0] <= -mass
-            low, high = torch.where(is_enough, middle, low), torch.where(is_enough, high, middle)
-        return level.index_copy(0, rows, low)
-
     def _level_intervals(self, level: Tensor) -> tuple[Tensor, ...]:
         # The density is continuous, so the region runs from each up-crossing to the next down-crossing.
         level = level[:, None]
@@ -410,35 +386,3 @@ class LogLinear:
         ends = self._to_units(torch.cat([crossing, last], dim=1))
         pairs = torch.stack([starts[starts_here], ends[ends_here]], dim=1)  # of all rows, one after the other
         return pairs.split(starts_here.sum(dim=1).tolist())
-
-
-def gauss_legendre(n: int) -> tuple[Tensor, Tensor]:
-    """Points and weights on [0, 1], each of shape (n,)."""
-    # Golub and Welsch: the roots are the eigenvalues of the recurrence's matrix, here moved to [0, 1].
-    k = torch.arange(1, n, dtype=torch.float64)
-    off = k / (4 * k**2 - 1).sqrt()
-    roots, vectors = torch.linalg.eigh(torch.diag(off, 1) + torch.diag(off, -1))
-    return (roots + 1) / 2, vectors[0] ** 2
-
-
-def _peaks(log_f: list[float], prominence: float) -> tuple[list[int], list[int]]:
-    """Indices of the prominent maxima and of the lowest points between them."""
-    steps = [i for i, value in enumerate(log_f) if i == 0 or value != log_f[i - 1]]
-    ends = [*steps[1:], len(log_f)]
-    peaks = [
-        (start + end - 1) // 2  # a plateau counts once, in its middle
-        for start, end in zip(steps, ends, strict=True)
-        if (start == 0 or log_f[start - 1] < log_f[start])
-        and (end == len(log_f) or log_f[end] < log_f[start])
-    ]
-    valleys = [min(range(p, q), key=log_f.__getitem__) for p, q in pairwise(peaks)]
-    while valleys:
-        rises = [
-            min(log_f[p], log_f[q]) - log_f[v] for (p, q), v in zip(pairwise(peaks), valleys, strict=True)
-        ]
-        least = min(range(len(rises)), key=rises.__getitem__)
-        if rises[least] >= prominence:
-            break
-        lower = least if log_f[peaks[least]] < log_f[peaks[least + 1]] else least + 1
-        del peaks[lower], valleys[least]
-    return peaks, valleys

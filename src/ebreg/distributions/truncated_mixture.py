@@ -12,8 +12,8 @@ from ebreg._utils import checks, gradients
 from ebreg._utils.row_index import row_index
 from ebreg.distributions import components, normal
 from ebreg.distributions.ascent import modes_by_ascent
+from ebreg.distributions.gauss_legendre import gauss_legendre
 from ebreg.distributions.gaussian_mixture import GaussianMixture
-from ebreg.distributions.log_linear import gauss_legendre
 from ebreg.distributions.regions import Modes
 
 # A mean further out than this, in scales, changes little but the digits that are lost.
@@ -131,7 +131,8 @@ class TruncatedMixture(GaussianMixture):
         place = (value - low.masked_fill(infinite, 0)) / (high - low).masked_fill(infinite, 1)
         return self._cut.share_below(z, place)
 
-    def _component_icdf(self, q: Tensor) -> Tensor:
+    def component_icdf(self, q: Tensor) -> Tensor:
+        """See :meth:`GaussianMixture.component_icdf`."""
         return self._at_level(q, *self._level_tables())
 
     def _from_component(self, component: Tensor, u: Tensor) -> Tensor:
@@ -171,7 +172,8 @@ class TruncatedMixture(GaussianMixture):
         t = u - u * (1 - u) * (tilt / 2 - (tilt**2 / 6 + width**2 / 12) * (1 - 2 * u))
         return torch.where(_is_flat(width), low + scales * width * t, curved).clamp(low, high)
 
-    def _bounds(self) -> tuple[Tensor, Tensor]:
+    def target_bounds(self) -> tuple[Tensor, Tensor]:
+        """Of the targets, (D,) each."""
         return self._bounds_in(self.means.dtype)
 
     def _climb(self, starts: Tensor) -> Modes:

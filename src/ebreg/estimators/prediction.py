@@ -1,8 +1,8 @@
 """Prediction: the distribution of y for the rows of X, numpy in and numpy out."""
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,20 +10,17 @@ import torch
 from torch import Tensor
 
 from ebreg._utils import checks
-from ebreg._utils.stack_level import stack_level
 from ebreg.distributions import Mode, Modes, Region, check_levels
-from ebreg.errors import TrustWarning
+from ebreg.estimators import trust_warnings
 from ebreg.estimators.chunks import Chunks
 from ebreg.estimators.seen import SeenInputs, compared_columns
-from ebreg.predictive import Predictive, WeightedDraws
+from ebreg.predictive import Predictive
 from ebreg.predictive.nested_intervals import interval_of_scores
 from ebreg.predictive.nested_regions import region_of_score
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Draws beyond a quantile, below which it is inaccurate.
-_FEWEST_BEYOND = 5
 # Rows whose inputs are compared with those of the training at once.
 _ROWS_COMPARED = 1024
 
@@ -348,20 +345,10 @@ class Prediction:
         else:
             answers = self._each(lambda p: getattr(p, verb)(levels), axis=levels.dim())
         if levels.numel():
-            self._warn_of_extremes(torch.minimum(levels, 1 - levels).min().item())
+            tail = torch.minimum(levels, 1 - levels).min().item()
+            n_extreme = int(self._each(partial(trust_warnings.is_extreme, tail), warn=False).sum())
+            trust_warnings.warn_of_extremes(tail, n_extreme, len(self))
         return self._targets(answers)
-
-    def _warn_of_extremes(self, tail: float) -> None:
-        # Quantiles of weighted draws are one of them, and few lie so far out.
-        n = int(self._each(_is_extreme(tail), warn=False).sum())
-        if n:
-            warnings.warn(
-                f"quantiles at a level of {tail:g} from 0 or 1 rest on fewer than {_FEWEST_BEYOND} draws in "
-                f"{n} of {len(self)} rows; pass accuracy=Accuracy(n_draws=...) with more draws to "
-                "predict_distribution for better ones",
-                TrustWarning,
-                stacklevel=stack_level(),
-            )
 
     def _at(self, question: Callable[[Predictive, Tensor], Tensor], y: Any) -> np.ndarray:
         # Targets (..., n, D), whose rows are asked about chunk by chunk.
@@ -402,27 +389,9 @@ class Prediction:
                 if warn and not self._warned:
                     unreliable.append(_numpy(p.unreliable))
         if unreliable:
-            self._warn_of_unreliable(np.flatnonzero(np.concatenate(unreliable)))
+            self._warned = True
+            trust_warnings.warn_of_unreliable(np.concatenate(unreliable), self._chunks.by_draws)
         return answers
-
-    def _warn_of_unreliable(self, rows: np.ndarray) -> None:
-        self._warned = True
-        if not len(rows):
-            return
-        some = ", ".join(map(str, rows[:10])) + (", ..." if len(rows) > 10 else "")
-        why, more = (
-            ("the effective sample size is small, or log Z inaccurate,", "n_draws")
-            if self._chunks.by_draws
-            else ("the nodes do not resolve the density", "n_nodes")
-        )
-        warnings.warn(
-            f"{why} in {len(rows)} of {len(self)} rows ({some}): their answers are unreliable. Look at "
-            f"effective_sample_size and log_partition_error. A larger {more} may help, by "
-            f"accuracy=Accuracy({more}=...) in predict_distribution, or a longer training. Such rows are "
-            "often far from the training data.",
-            TrustWarning,
-            stacklevel=stack_level(),
-        )
 
     def _rows_of(self, array: Any) -> Tensor:
         values = checks.numbers("y", array).double()
@@ -436,15 +405,6 @@ class Prediction:
     @property
     def _device(self) -> torch.device:
         return self._chunks.model.reference.device
-
-
-def _is_extreme(tail: float) -> Callable[[Predictive], Tensor]:
-    def is_extreme(p: Predictive) -> Tensor:
-        if not isinstance(p, WeightedDraws):
-            return torch.zeros_like(p.unreliable)
-        return (p.effective_sample_size * tail < _FEWEST_BEYOND) & ~p.unreliable
-
-    return is_extreme
 
 
 def _numpy(values: Tensor) -> np.ndarray:

@@ -13,8 +13,8 @@ from ebreg.units import Tail
 _TAIL = torch.tensor([0.2, 0.5, 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8], dtype=torch.float64)
 # The first nodes beside a bound, in widths of the whole: a density may rise without limit there.
 _NEAR = 2.0 ** -torch.arange(6, 17, dtype=torch.float64)
-# Nodes on both sides of an end of the box, in widths of the tail: f has a kink there, and cubics need the slope
-# on either side of it.
+# Nodes on both sides of an end of the box, in widths of the tail: f has a kink there, and cubics need the
+# slope on either side of it.
 _KINK = 1e-4
 # Nodes in the tails of a component, in its standard deviations: where others are far wider, nothing else lies
 # there, and a straight line from its quantiles to theirs would be mass.
