@@ -23,13 +23,13 @@ from benchmarks.conformal.runs import Run
 from benchmarks.csv_store import CsvStore
 from ebreg import EnergyRegressor, MixtureDensityRegressor, load
 from ebreg.distributions import GaussianMixture, LogLinear, TruncatedMixture
-from ebreg.errors import TrustWarning
+from ebreg.errors import ModelFileError, TrustWarning
 from ebreg.estimators.conformal import Conformal
 from ebreg.estimators.grouping import Grouping
 from ebreg.estimators.trainer import Trainer
 from ebreg.predictive import Predictive
 from ebreg.predictive.nested_intervals import interval_of_scores, interval_scores
-from ebreg.predictive.nested_regions import DRAWS_TAIL, region_of_score, region_scores
+from ebreg.predictive.nested_regions import region_of_score, region_scores
 from ebreg.units import Bounds, Tail
 from support import draws_of, nodes_of, normal
 
@@ -499,6 +499,33 @@ def _noting_start(continued: list[bool], build):
     return noting
 
 
+def test_rows_of_weight_0_are_left_out_of_folds():
+    X, y = rows(60)
+    weights = np.repeat([1.0, 0.0], 30)
+    y = np.where(weights > 0, y, 1e6)
+    model = clone(KINDS["mixture"]).fit(X[:30], y[:30]).conformalize(X, y, cv=3, sample_weight=weights)
+    assert model.conformal_.n_units == 30
+    assert np.abs(model.predict_interval(X)).max() < 1e3
+
+
+def test_columns_of_the_targets_have_the_order_of_the_fit():
+    X, y = rows(60)
+    table = pd.DataFrame({"a": y, "b": -y})
+    model = clone(KINDS["mixture"]).fit(X, table).conformalize(X, table)
+    swapped, region = table[["b", "a"]], model.predict_region(X)
+    for ask in (
+        lambda: model.conformalize(X, swapped),
+        lambda: model.log_prob(X, swapped),
+        lambda: region.contains(swapped),
+        lambda: clone(model).fit(X, table, validation=(X, swapped)),
+    ):
+        with pytest.raises(
+            ValueError, match="y must have the columns a, b in this order, as in fit; got b, a"
+        ):
+            ask()
+    assert region.contains(table.to_numpy()).shape == (60,)
+
+
 class TestLifetime:
     def test_it_is_saved_and_pickled(self, model, tmp_path):
         found, (X, _) = calibrated(model), rows(10, seed=5)
@@ -506,6 +533,15 @@ class TestLifetime:
         for copy in (load(tmp_path / "model"), pickle.loads(pickle.dumps(found))):
             assert np.allclose(copy.predict_interval(X), found.predict_interval(X))
             assert copy.conformal_.n_units == 60
+
+    def test_one_of_other_targets_is_not_loaded(self, model, tmp_path):
+        found = calibrated(model)
+        scores = found.conformal_.tensors()
+        twice = scores | {"interval_scores": scores["interval_scores"].repeat(1, 2)}
+        found.conformal_ = Conformal.from_tensors(twice)
+        found.save(tmp_path / "model")
+        with pytest.raises(ModelFileError, match="conformal_ has scores of other targets"):
+            load(tmp_path / "model")
 
     def test_a_clone_has_none(self, model):
         assert not hasattr(clone(calibrated(model)), "conformal_")
@@ -664,7 +700,3 @@ class TestBenchmark:
         parts = [np.array([[0.0, 1.0], [2.0, 4.0]]), np.array([[0.0, 1.0]])]
         assert sets.coverage(parts, np.array([3.0, 1.5])) == 0.5
         assert sets.sizes(parts).mean() == 2.0
-
-
-def test_draws_leave_enough_of_them_beyond_the_last_interval():
-    assert DRAWS_TAIL * 2048 >= 10

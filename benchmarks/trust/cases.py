@@ -13,6 +13,8 @@ from ebreg.units import Bounds, Standardizer, Tail
 
 # Half of the width of the box, in standard units.
 HALF = 5.0
+# The narrowest modes of 1, 2, ... targets for which the stated error is to be right.
+NARROWEST = (0.01, 0.1, 0.1, 0.2, 0.4, 0.5, 0.7, 0.8)
 # An edge of this many nats ends the support of a density.
 JUMP = 50.0
 
@@ -129,7 +131,7 @@ def edges(width: float) -> Case:
 
 
 def _is_wide(n_targets: int, scale: float) -> bool:
-    return scale >= (0.01 if n_targets == 1 else 0.1)
+    return n_targets <= len(NARROWEST) and scale >= NARROWEST[n_targets - 1]
 
 
 def _uniform(B: int, D: int, generator: torch.Generator) -> Tensor:
@@ -191,11 +193,14 @@ CASES = [
     *(spike(1, scale) for scale in (0.003, 0.01, 0.02, 0.1)),
     *(spike(1, scale, 0.1) for scale in (0.01, 0.1)),
     *(spike(D, scale) for D in (2, 3) for scale in (0.1, 0.3)),
+    *(spike(D, 0.1, 0.1) for D in (2, 3)),
+    *(spike(D, scale) for D, scale in enumerate(NARROWEST[3:], 4)),
+    spike(4, 0.1),
     *(on_a_floor(1, scale, floor) for scale in (0.01, 0.1) for floor in (1e-6, 1e-3, 0.1)),
     *(on_a_floor(2, scale, floor) for scale in (0.1, 0.3) for floor in (1e-6, 1e-3, 0.1)),
     *(on_a_floor(3, scale, 1e-3) for scale in (0.1, 0.3)),
     *(in_a_wide_box(D, scale, 1000) for D, scale in ((1, 0.01), (2, 0.1), (3, 0.3))),
-    *(two_modes(D, 0.3) for D in (4, 5)),
+    *(two_modes(D, scale) for D, scale in enumerate(NARROWEST[3:], 4)),
     *(banana(width) for width in (0.02, 0.05, 0.1)),
     *(edges(width) for width in (0.03, 0.3, 3.0)),
 ]

@@ -1,4 +1,4 @@
-"""How far log Z of a family of problems is off, and what was said of it."""
+"""How far log Z of a family of problems is off, and which error was stated."""
 
 import json
 from dataclasses import asdict, dataclass

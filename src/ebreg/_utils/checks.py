@@ -128,7 +128,8 @@ def fraction(name: str, value: float) -> float:
 def _real(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    return float(value)
+    # As written: 0.99 in single precision is meant to be 0.99.
+    return float(str(value)) if hasattr(value, "dtype") else float(value)
 
 
 def flag(name: str, value: object) -> bool:

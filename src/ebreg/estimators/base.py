@@ -93,7 +93,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             rows = Rows.of(x, targets.y, weights, bounds, seed, Grouping.of(groups, time, len(x)))
             recipe = self._recipe()
-            train, validation_rows = self._split(rows, validation, read, recipe)
+            train, validation_rows = self._split(rows, validation, read, recipe, targets.names)
             design, method = self._build(rows, train, seed, recipe)
             trainer = self._trainer(recipe, seed, deadline)
             # First where it needs no features: the trainings then know how much time is left.
@@ -237,7 +237,12 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
         return self.warm_start and hasattr(self, "model_")
 
     def _split(
-        self, rows: Rows, validation: Any, read: Callable[..., Tensor], recipe: Recipe
+        self,
+        rows: Rows,
+        validation: Any,
+        read: Callable[..., Tensor],
+        recipe: Recipe,
+        names: list[str] | None,
     ) -> tuple[TensorData, TensorData | HeldOut | None]:
         # Rows for training and for validation.
         if rows.grouping and (validation is not None or not self.early_stopping):
@@ -266,6 +271,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
         if not isinstance(validation, tuple | list) or len(validation) != 2:
             raise ValueError("validation must be a pair (X, y)")
         x, targets = read(validation[0], reset=False), inputs.targets(validation[1])
+        inputs.check_target_names(validation[1], names)
         inputs.check_same_length(x, targets.y)
         return rows.data, rows.validation(x, targets.y)
 

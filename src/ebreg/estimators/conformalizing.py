@@ -26,6 +26,7 @@ class Conformalizing:
     conformal_: Conformal
     random_state: Any
     early_stopping: bool
+    target_names_: list[str] | None
 
     def conformalize(
         self,
@@ -40,7 +41,7 @@ class Conformalizing:
 
         With rows that were not used in ``fit``, a set for a new row like them covers with at least the
         probability asked for, whatever the model has learned (split conformal prediction). A call that fails
-        leaves the regressor as it was, and a new ``fit`` ends the calibration.
+        leaves the regressor as it was, and a new ``fit`` removes the calibration.
 
         Args:
             X: Inputs of calibration rows, which ``fit`` has not seen; with ``cv`` those of the fit.
@@ -49,7 +50,8 @@ class Conformalizing:
                 on it. The fitted model stays. No rows are set aside, and the guarantee is weaker.
             groups: A label for each row, (n,): sets then cover rows of new groups; each group counts once.
             time: With ``cv``, a number or a date for each row, (n,): each copy is scored on later rows.
-            sample_weight: With ``cv``, the weights of the rows in the fits, (n,).
+            sample_weight: With ``cv``, the weights of the rows in the fits, (n,); rows of weight 0 are left
+                out, and the others count the same in the calibration.
 
         Returns:
             The regressor itself.
@@ -66,7 +68,10 @@ class Conformalizing:
             scores = _scores(self.predict_distribution(X), targets)
         else:
             weights = inputs.weights(sample_weight, len(x))
-            scores, tested = self._scores_of_folds(x, targets, grouping, weights, _n_folds(cv))
+            used = torch.arange(len(x)) if weights is None else weights.nonzero()[:, 0]
+            weights = None if weights is None else weights[used]
+            grouping = grouping.take(used)
+            scores, tested = self._scores_of_folds(x[used], targets[used], grouping, weights, _n_folds(cv))
             grouping = grouping.take(tested)
         self.conformal_ = Conformal.of(scores[:, :-1], scores[:, -1], grouping)
         return self
@@ -106,6 +111,7 @@ class Conformalizing:
     def _calibration_rows(self, X: Any, y: Any) -> tuple[Tensor, Tensor]:
         # Inputs (n, ...) and targets (n, D), like those of the fit.
         x, targets = self._inputs_of(X), inputs.targets(y).y
+        inputs.check_target_names(y, self.target_names_)
         inputs.check_same_length(x, targets)
         D = self.model_.n_targets
         if targets.shape[1] != D:
@@ -121,7 +127,7 @@ class Conformalizing:
         folds = grouping.folds(n_folds, seed)
         scores = []
         for train, test in folds:
-            labels = self._labels(grouping.take(train), None if weights is None else weights[train])
+            labels = self._labels(grouping.take(train))
             model: Any = clone(self)
             sample_weight = None if weights is None else weights[train]
             model.fit(x[train], y[train], sample_weight=sample_weight, **labels)
@@ -132,14 +138,13 @@ class Conformalizing:
         order = tested.argsort()
         return torch.cat(scores)[order], tested[order]
 
-    def _labels(self, grouping: Grouping, weights: Tensor | None) -> dict[str, Tensor]:
+    def _labels(self, grouping: Grouping) -> dict[str, Tensor]:
         # How a fold's fit chooses its validation rows: as the folds were, where it can.
         if not self.early_stopping:
             return {}
         for name, labels in (("groups", grouping.labels), ("time", grouping.time)):
             if labels is not None:
-                used = labels if weights is None else labels[weights > 0]
-                return {name: labels} if len(used.unique()) > 1 else {}
+                return {name: labels} if len(labels.unique()) > 1 else {}
         return {}
 
 

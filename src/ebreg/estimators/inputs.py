@@ -93,6 +93,15 @@ def targets(y: Any) -> Targets:
     return Targets(values.reshape(len(values), -1), array.ndim == 1, names)
 
 
+def check_target_names(y: Any, names: list[str] | None) -> None:
+    """Require several columns of a table y to be those of the fit, where both have names."""
+    given = _names(y)
+    if names is None or given is None or len(names) < 2 or list(map(str, names)) == given:
+        return
+    wanted, found = (", ".join(map(str, columns)) for columns in (names, given))
+    raise ValueError(f"y must have the columns {wanted} in this order, as in fit; got {found}")
+
+
 def weights(sample_weight: Any, n_rows: int) -> Tensor | None:
     """Weights of the rows, (n,), float64; None: all rows have the same."""
     if sample_weight is None:

@@ -13,6 +13,7 @@ from ebreg._utils import checks
 from ebreg.distributions import Mode, Modes, Region, check_levels
 from ebreg.estimators import trust_warnings
 from ebreg.estimators.chunks import Chunks
+from ebreg.estimators.inputs import check_target_names
 from ebreg.estimators.seen import SeenInputs, compared_columns
 from ebreg.predictive import Predictive
 from ebreg.predictive.nested_intervals import interval_of_scores
@@ -47,7 +48,7 @@ class Prediction:
         chunks: Chunks,
         drop_target_axis: bool = False,
         index: Any = None,
-        target_names: Sequence[str] | None = None,
+        target_names: list[str] | None = None,
         seen: SeenInputs | None = None,
     ):
         self._chunks = chunks
@@ -352,6 +353,7 @@ class Prediction:
 
     def _at(self, question: Callable[[Predictive, Tensor], Tensor], y: Any) -> np.ndarray:
         # Targets (..., n, D), whose rows are asked about chunk by chunk.
+        check_target_names(y, self._names)
         values = checks.numbers("y", y).double()
         values = values[..., None] if self._drop else values
         expected = (len(self), self.n_targets)
@@ -394,6 +396,7 @@ class Prediction:
         return answers
 
     def _rows_of(self, array: Any) -> Tensor:
+        check_target_names(array, self._names)
         values = checks.numbers("y", array).double()
         values = values[:, None] if values.dim() == 1 and self.n_targets == 1 else values
         checks.shape("y", values, (len(self), self.n_targets))

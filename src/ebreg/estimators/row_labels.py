@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ebreg.estimators.inputs import to_host
+
 
 def codes(groups: Any, n_rows: int) -> Tensor:
     """The number of each row's group, (n,), by the order in which the groups appear.
@@ -39,7 +41,7 @@ def ranks(time: Any, n_rows: int) -> Tensor:
     listed = values.tolist()
     if any(isinstance(value, float) and math.isinf(value) for value in listed):
         raise ValueError("time must be finite, got an infinite value")
-    if values.dtype.kind in "USc" or any(isinstance(value, str) for value in listed):
+    if values.dtype.kind in "USc" or any(isinstance(value, str | bytes) for value in listed):
         raise ValueError("time must hold numbers or dates; convert text by pandas.to_datetime")
     try:
         return torch.from_numpy(np.unique(values, return_inverse=True)[1].astype(np.int64))
@@ -49,11 +51,12 @@ def ranks(time: Any, n_rows: int) -> Tensor:
 
 def _column(name: str, values: Any, n_rows: int) -> np.ndarray:
     if isinstance(values, Tensor):
-        values = values.detach().cpu()
+        values = to_host(values) if values.is_floating_point() else values.detach().cpu()
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if isinstance(values, Iterable) and not hasattr(values, "__array__") and not isinstance(values, str):
-        array = np.fromiter(values, dtype=object)  # numpy would turn 1 and None or text into one type
+        # numpy would turn 1 and None or text into one type, and tensors are equal only to themselves.
+        array = np.fromiter(map(_plain, values), dtype=object)
     else:
         array = np.asarray(values)
     if array.ndim != 1:
@@ -61,6 +64,10 @@ def _column(name: str, values: Any, n_rows: int) -> np.ndarray:
     if len(array) != n_rows:
         raise ValueError(f"{name} must have one value for each row, got {len(array)} for {n_rows} rows")
     return array
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
 
 
 def _check_missing(name: str, values: np.ndarray, advice: str) -> None:

@@ -145,6 +145,7 @@ class Saving(BaseEstimator):
         tensors, records = _without_records(tensors)
         for name, record in records.items():
             setattr(regressor, name, RECORDS[name].from_tensors(record))
+        _check_records(regressor, design)
         regressor.model_ = _model(cls._model_class(design.residual), design, tensors, own.copied())
         regressor.model_.to_float64().eval()
         regressor._fitted_networks = own
@@ -159,6 +160,13 @@ class Saving(BaseEstimator):
         if facts["feature_names_in"] is not None:
             regressor.feature_names_in_ = np.array(facts["feature_names_in"], dtype=object)
         return regressor
+
+
+def _check_records(regressor: Any, design: Design) -> None:
+    if hasattr(regressor, "conformal_") and regressor.conformal_.interval_scores.shape[1] != design.n_targets:
+        raise ValueError(f"conformal_ has scores of other targets than design.n_targets, {design.n_targets}")
+    if hasattr(regressor, "seen_") and design.n_inputs not in (None, len(regressor.seen_.shift)):
+        raise ValueError(f"seen_ has other columns than design.n_inputs, {design.n_inputs}")
 
 
 def _without_records(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, dict[str, Tensor]]]:

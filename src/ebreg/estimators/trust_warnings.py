@@ -35,7 +35,8 @@ def warn_of_unreliable(unreliable: np.ndarray, by_draws: bool) -> None:
         f"{why} in {len(rows)} of {len(unreliable)} rows ({some}): their answers are unreliable. Look at "
         f"effective_sample_size and log_partition_error. A larger {more} may help, by "
         f"accuracy=Accuracy({more}=...) in predict_distribution, or a longer training. Such rows are "
-        "often far from the training data.",
+        "often far from the training data, or have modes so narrow that others like them could be missed: "
+        "if the model has no others, Accuracy(search=False) leaves that doubt out.",
         TrustWarning,
         stacklevel=stack_level(),
     )

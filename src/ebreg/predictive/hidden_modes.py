@@ -18,6 +18,8 @@ _N_LIKELIEST, _N_PLACES = 512, 8
 # A place is looked at where the density of the model may be so many times that of the draws, and a cell of
 # the grid may hold such a share of the mass.
 _RATIO, _LEAST_MASS = 8.0, 2e-3
+# With so many targets the cells are too wide for f at a point to say what is in them: every top is looked at.
+_MANY_TARGETS = 4
 # Where the density of the model is so many times that of the draws, a region with 0.05 of the mass has about
 # two of 2,048 draws: their weights need not show it.
 _RATIO_UNSEEN = 50.0
@@ -120,6 +122,8 @@ class ModeSearch:
         log_p = self.f + _RISE * self.drops - log_z
         is_missed = log_p - source.log_prob(self.points) > math.log(_RATIO)
         is_suspect = is_missed & (log_p + self._log_cell > math.log(_LEAST_MASS))
+        if self.points.shape[-1] >= _MANY_TARGETS:
+            is_suspect |= self.drops > 0
         # Tops first: a top may be that of much more than its own cell.
         order = torch.where(self.drops > 0, self.f, self.f - self.f.amax(dim=0) + self.f.amin(dim=0))
         height, chosen = order.masked_fill(~is_suspect, -torch.inf).topk(min(_N_PLACES, len(order)), dim=0)

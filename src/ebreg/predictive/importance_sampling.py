@@ -27,7 +27,7 @@ _LEAST_ERROR = 0.4
 _UNRESOLVED = 0.2
 # Rounds of draws that only show where the next are to come from, and how many draws each: a fit to few draws
 # misses some of the tails, and log Z comes out low.
-_ROUNDS, _FEWEST_TO_FIT = 3, 1024
+_ROUNDS, _FEWEST_TO_FIT = 2, 1024
 
 
 def importance_sampling(target: Unnormalized, accuracy: Accuracy) -> AdaptiveDraws:
@@ -86,12 +86,16 @@ class _Part:
 
     @property
     @torch.no_grad()
-    def is_good(self) -> Tensor:
+    def has_good_size(self) -> Tensor:
         """Whether the effective sample size of a row is large enough, shape (B,)."""
         share = _GOOD_SHARE if self.fitted is None else _GOOD_SHARE_FITTED
         size = importance.effective_sample_size(self.f, self.log_q)
-        is_accurate = self.error <= _GOOD_ERROR
-        return is_accurate & (size >= max(_GOOD_SIZE, share * len(self.f)))
+        return size >= max(_GOOD_SIZE, share * len(self.f))
+
+    @property
+    def is_good(self) -> Tensor:
+        """Whether a row needs no other draws, shape (B,)."""
+        return self.has_good_size & (self.error <= _GOOD_ERROR)
 
     @property
     @torch.no_grad()
@@ -123,10 +127,19 @@ def _sample(source: Source, n_draws: int, accuracy: Accuracy) -> _Part:
 @torch.no_grad()
 def _fit(target: Unnormalized, part: _Part, found: FoundModes | None, accuracy: Accuracy) -> FullMixture:
     fitted = part.fit(target, found)
-    if part.fitted is not None:
+    # A fit to few good draws is a poor one, but its own draws are better.
+    is_poor = ~part.has_good_size if found is None else ~part.has_good_size | found.exist
+    if part.fitted is not None or not is_poor.any():
         return fitted
-    # A fit to few good draws is a poor one, but its own draws are better. The number of rounds is fixed: the
-    # first to look good would be the first to have overlooked something.
+    poor, others = is_poor.nonzero()[:, 0], (~is_poor).nonzero()[:, 0]
+    better = _refitted(target[poor], fitted[poor], None if found is None else found[poor], accuracy)
+    return better.joined([fitted[others]])[torch.cat([poor, others]).argsort()]
+
+
+def _refitted(
+    target: Unnormalized, fitted: FullMixture, found: FoundModes | None, accuracy: Accuracy
+) -> FullMixture:
+    # The number of rounds is fixed: the first to look good would be the first to have overlooked something.
     n_draws = max(accuracy.n_draws, _FEWEST_TO_FIT)
     for _ in range(_ROUNDS):
         fitted = _sample(Source(target, fitted), n_draws, accuracy).fit(target, found)

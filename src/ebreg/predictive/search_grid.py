@@ -10,7 +10,7 @@ from ebreg.predictive.places import Places
 from ebreg.units import Tail
 
 # Points in each direction, for 1, 2, ... targets, and for more of them: a single point finds nothing.
-_POINTS = (256, 48, 20, 10, 6, 4, 3, 3)
+_POINTS = (256, 48, 28, 12, 7, 5, 4, 3)
 _POINTS_OF_MANY = 1
 
 

@@ -81,9 +81,9 @@ class SeenInputs(TensorRecord):
         grouping = grouping or Grouping(len(columns))
         order = _order(len(columns), seed)
         ends = torch.stack([columns.amin(dim=0), columns.amax(dim=0)]).double()
-        independent = _one_of_each_group(order, grouping)[:_ROWS_OF_TAILS]
+        independent = _distinct(columns, _one_of_each_group(order, grouping)[:_ROWS_OF_TAILS])
         ranges = ColumnRanges.of(ends, columns[independent].double(), _SHARE_BY_RANGE)
-        chosen = order[:_ROWS_OF_PROTOTYPES]
+        chosen = _distinct(columns, order[:_ROWS_OF_PROTOTYPES])
         values = ranges.standardized(columns[chosen])
         nearest = nearest_rows(whitened_rows(values))
         prototypes = Prototypes.of(values, nearest)
@@ -115,17 +115,25 @@ def _order(n: int, seed: int) -> Tensor:
 
 
 def _one_of_each_group(order: Tensor, grouping: Grouping) -> Tensor:
-    # The first of its group in this order: tails of rows that repeat each other would look too short.
-    if grouping.labels is None:
-        return order
-    _, group = grouping.labels[order].unique(return_inverse=True)
-    place = torch.arange(len(order))
-    first = place.new_full((int(group.max()) + 1,), len(order)).scatter_reduce_(0, group, place, "amin")
-    return order[first]
+    # Tails of rows that are like each other would look too short.
+    return order if grouping.labels is None else order[_first_of_each(grouping.labels[order])]
+
+
+def _distinct(columns: Tensor, rows: Tensor) -> Tensor:
+    # One of each set of equal rows: a row that is compared with its own copy is like it.
+    return rows[_first_of_each(columns[rows].unique(dim=0, return_inverse=True)[1])]
+
+
+def _first_of_each(labels: Tensor) -> Tensor:
+    # The place where each label stands first.
+    _, group = labels.unique(return_inverse=True)
+    place = torch.arange(len(labels))
+    first = place.new_full((int(group.max()) + 1,), len(labels))
+    return first.scatter_reduce_(0, group, place, "amin").sort().values
 
 
 def _folds(grouping: Grouping, seed: int) -> list[Split]:
-    grouping = Grouping(grouping.n_rows, grouping.labels)  # time is of no account
+    grouping = Grouping(grouping.n_rows, grouping.labels)  # without the times
     n_units = grouping.n_rows if grouping.labels is None else len(grouping.labels.unique())
     n_folds = min(10 if grouping.n_rows <= _FEW_ROWS else 5, n_units)
     return grouping.folds(n_folds, seed) if n_folds > 1 else []
