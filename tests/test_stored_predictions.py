@@ -1,8 +1,8 @@
 """Predictions of stored weights.
 
-Those of energies are compared with sums over a grid of two million points, or 2,000 x 2,000, the threshold and
-the expectation of the mixture of one target with sums over a million. The others stay what they were in commit
-f93c4b1, before the packages.
+Those of energies are compared with sums over a grid of two million points, or 2,000 x 2,000, the threshold
+and the expectation of the mixture of one target with sums over a million. The others stay what they were in
+commit f93c4b1, before the packages.
 """
 
 import json
