@@ -6,9 +6,8 @@ one column moved by five standard deviations, and with every column shuffled by 
 """
 
 import argparse
-import csv
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
@@ -19,6 +18,7 @@ from sklearn.neighbors import LocalOutlierFactor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.csv_store import CsvStore
 from benchmarks.measure import markdown_table
 from benchmarks.tabular.tables import Table, read_tables
 from ebreg.estimators.seen import SHARE, SeenInputs
@@ -57,6 +57,11 @@ class Run:
     moved: str
     learn_seconds: float
     score_microseconds: float
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What there is one run of."""
+        return self.table, self.detector, self.split
 
     @property
     def moved_by_column(self) -> np.ndarray:
@@ -189,17 +194,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.ours:
         for name in [name for name in DETECTORS if name != "ebreg"]:
             del DETECTORS[name]
-    runs = [
-        measure(table, detector, split, options.inner)
-        for table in read_tables(options.data).values()
-        for split in sorted(table.splits)[: options.splits]
-        for detector in DETECTORS
-    ]
-    options.out.mkdir(parents=True, exist_ok=True)
-    with (options.out / "runs.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [field.name for field in fields(Run)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(run) for run in runs)
+    store = CsvStore(options.out / "runs.csv", Run)
+    found = store.read()
+    for table in read_tables(options.data).values():
+        for split in sorted(table.splits)[: options.splits]:
+            for detector in DETECTORS:
+                if (table.name, detector, split) not in found:
+                    store.add(measure(table, detector, split, options.inner))
+    runs = list(store.read().values())
     text = report(runs, options.inner)
     (options.out / "unusual.md").write_text(text, encoding="utf-8")
     print(text)

@@ -1,0 +1,1 @@
+"""The page of evidence, docs/trust.md: its tables are computed from the results of the benchmarks."""
