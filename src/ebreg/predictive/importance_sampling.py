@@ -13,6 +13,7 @@ from ebreg.predictive.fitted_mixture import fit_mixture
 from ebreg.predictive.hidden_modes import FoundModes, ModeSearch
 from ebreg.predictive.source import Source
 from ebreg.predictive.unnormalized import Unnormalized
+from ebreg.predictive.weighted_draws import UNRELIABLE_ERROR
 
 # A row gets other draws until their effective number is this, and this share of them: those of the proposal
 # must nearly be draws of p, since what they do not reach does not show in their weights; those of a mixture
@@ -24,7 +25,7 @@ _GOOD_ERROR = 0.0125  # of log Z
 # the same tails.
 _LEAST_ERROR = 0.4
 # The error of rows with modes narrower than a search sees: it makes them unreliable.
-_UNRESOLVED = 0.2
+_UNRESOLVED = 2 * UNRELIABLE_ERROR
 # Rounds of draws that only show where the next are to come from, and how many draws each: a fit to few draws
 # misses some of the tails, and log Z comes out low.
 _ROUNDS, _FEWEST_TO_FIT = 2, 1024

@@ -10,7 +10,7 @@ from ebreg import importance, sampling
 from ebreg._utils.row_index import row_index
 from ebreg.distributions.log_linear import LogLinear
 
-_UNRELIABLE_ERROR = 0.05
+UNRELIABLE_ERROR = 0.05
 
 
 class NodeDensity(LogLinear):
@@ -73,7 +73,7 @@ class NodeDensity(LogLinear):
     @property
     def unreliable(self) -> Tensor:
         """Rows whose log Z is not known to 0.05, shape (B,)."""
-        return ~(self.log_partition_error <= _UNRELIABLE_ERROR)  # NaN included
+        return ~(self.log_partition_error <= UNRELIABLE_ERROR)  # NaN included
 
     def __getitem__(self, rows: Any) -> "NodeDensity":
         """Some of the rows: a number, a slice, row numbers or a mask."""

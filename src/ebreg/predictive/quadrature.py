@@ -15,14 +15,14 @@ from ebreg.predictive.first_nodes import (
     row_nodes,
     within_bounds,
 )
-from ebreg.predictive.node_density import NodeDensity
+from ebreg.predictive.node_density import UNRELIABLE_ERROR, NodeDensity
 from ebreg.predictive.search_nodes import SearchNodes
 from ebreg.predictive.unnormalized import Unnormalized
 
 # A first or last node as close to a bound, as a share of the span of the nodes, is at it.
 _AT_BOUND = 1e-6
 # The error of rows whose narrowest modes are too narrow even for that: it makes them unreliable.
-_UNRESOLVED = 0.1
+_UNRESOLVED = 2 * UNRELIABLE_ERROR
 
 
 def quadrature(target: Unnormalized, accuracy: Accuracy) -> NodeDensity:

@@ -16,7 +16,7 @@ from ebreg.distributions.ascent import modes_by_ascent
 from ebreg.predictive import draw_quantiles
 from ebreg.predictive.unnormalized import Unnormalized
 
-_UNRELIABLE_SIZE, _UNRELIABLE_ERROR = 100, 0.1
+_UNRELIABLE_SIZE, UNRELIABLE_ERROR = 100, 0.1
 # Draws that climb to the modes.
 _N_CLIMBERS = 128
 # Of the distance between two draws, to find the end of an interval between them.
@@ -126,7 +126,7 @@ class WeightedDraws:
     def unreliable(self) -> Tensor:
         """Rows with an effective sample size below 100, or an error of log Z above 0.1, shape (B,)."""
         large = self.effective_sample_size >= _UNRELIABLE_SIZE
-        return ~(large & (self.log_partition_error <= _UNRELIABLE_ERROR))  # NaN included
+        return ~(large & (self.log_partition_error <= UNRELIABLE_ERROR))  # NaN included
 
     def log_prob(self, y: Tensor) -> Tensor:
         """f(x, y) - log Z(x): (..., B, D) -> (..., B); differentiable in y too."""
