@@ -21,7 +21,7 @@ B = 5
 TARGETS = pytest.mark.parametrize("D", [1, 2])
 KIND = pytest.mark.parametrize("kind", KINDS)
 # Fine enough to compare with, and no finer.
-FINE = Accuracy(n_nodes=256, n_draws=1024, max_draws=4096)
+FINE = Accuracy(n_nodes=256, n_draws=4096, max_draws=4096)
 FINER = Accuracy(n_nodes=2048, n_draws=8192, max_draws=8192)
 FAIR = Accuracy(n_nodes=256, n_draws=512, max_draws=512)
 ROUGH = Accuracy(n_draws=256, max_draws=256)
