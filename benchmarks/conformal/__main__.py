@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="names of tables (all)")
     parser.add_argument("--splits", nargs="+", type=int, help="(all)")
+    parser.add_argument("--random", type=int, metavar="N", help="N random splits instead of those in files")
     parser.add_argument("--preset", default="default", help="of EnergyRegressor (default)")
     parser.add_argument("--out", type=Path, default=Path("results/conformal"), help="(results/conformal)")
     parser.add_argument("--report-only", action="store_true", help="run nothing, write the report")
@@ -52,12 +54,25 @@ def run_all(options: argparse.Namespace, store: CsvStore[Run]) -> None:
     unknown = set(options.tables or ()) - set(tables)
     if unknown:
         raise ValueError(f"--tables has {', '.join(sorted(unknown))}; choose from {', '.join(tables)}")
+    if options.random:
+        tables = {name: with_random_splits(table, options.random) for name, table in tables.items()}
     torch.set_num_threads(1)
     with threadpool_limits(1):
         for name in options.tables or tables:
             for split in sorted(options.splits or tables[name].splits):
                 for method in (Ours(options.preset), Mapie("split"), Mapie("quantiles")):
                     run_one(store, tables[name], split, method)
+
+
+def with_random_splits(table: Table, n: int) -> Table:
+    """A table with n random splits: a tenth of the rows are for testing."""
+    orders = [
+        np.random.default_rng([seed, len(table.rows.y)]).permutation(len(table.rows.y)) for seed in range(n)
+    ]
+    n_test = len(table.rows.y) // 10
+    return replace(
+        table, splits={seed: (order[n_test:], order[:n_test]) for seed, order in enumerate(orders)}
+    )
 
 
 def run_one(store: CsvStore[Run], table: Table, split: int, method: Method) -> None:

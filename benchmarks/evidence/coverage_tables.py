@@ -36,7 +36,7 @@ def how_many_are_near(runs: Sequence[Run]) -> str:
         near, beyond = 0, 0
         for table in tables:
             own = [run for run in runs if (run.table, run.method) == (table, method)]
-            for level in COVERAGES:
+            for level in COVERAGES if own else ():
                 values = [getattr(run, f"coverage_{round(100 * level)}") for run in own]
                 near += is_near(values, level)
                 beyond += is_near(values, _expected(own, level)) and not is_near(values, level)
@@ -58,7 +58,7 @@ def _table(runs: Sequence[Run], cell: Callable[[Sequence[Run]], str]) -> str:
     body = []
     for table in dict.fromkeys(run.table for run in runs):
         own = [[run for run in runs if (run.table, run.method) == (table, name)] for name in METHODS]
-        body.append([table, *map(cell, own)])
+        body.append([table, *(cell(found) if found else "" for found in own)])
     return markdown_table(["table", *METHODS.values()], body)
 
 
