@@ -24,12 +24,11 @@ class CsvStore(Generic[R]):
     """Runs of one kind in a file, one row each.
 
     Args:
-        path: The file; its folder is made if it does not exist.
+        path: The file; it and its folder are made with the first run.
         kind: The dataclass of a run; its fields are the columns.
     """
 
     def __init__(self, path: Path, kind: type[R]):
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.kind = path, kind
         self._columns = {field.name: field.type for field in fields(kind)}
 
@@ -39,23 +38,32 @@ class CsvStore(Generic[R]):
         Raises:
             ValueError: If the file has other columns.
         """
-        if not self.path.exists():
+        lines = self._lines()
+        if not lines:
             return {}
-        with self.path.open(newline="", encoding="utf-8") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != list(self._columns):
-                raise ValueError(f"{self.path} has other columns than this benchmark; give another --out")
-            runs = [self._run(row) for row in reader]
+        reader = csv.DictReader(lines)
+        if reader.fieldnames != list(self._columns):
+            raise ValueError(f"{self.path} has other columns than this benchmark; give another --out")
+        runs = [self._run(row) for row in reader]
         return {run.key: run for run in runs}
 
     def add(self, run: R) -> None:
         """Append a finished run to the file."""
-        is_new = not self.path.exists()
-        with self.path.open("a", newline="", encoding="utf-8") as file:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = self._lines()
+        with self.path.open("w", newline="", encoding="utf-8") as file:
+            file.writelines(lines)
             writer = csv.writer(file, lineterminator="\n")
-            if is_new:
+            if not lines:
                 writer.writerow(self._columns)
             writer.writerow([f"{v:.6g}" if isinstance(v, float) else v for v in asdict(run).values()])
+
+    def _lines(self) -> list[str]:
+        # But for a last one that was cut off.
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        return [line for line in lines if line.endswith("\n")]
 
     def _run(self, row: dict[str, str]) -> R:
         return self.kind(**{name: kind(row[name]) for name, kind in self._columns.items()})  # type: ignore[operator]

@@ -185,7 +185,7 @@ def _cells(runs: Sequence[Run]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.unusual", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with a folder for each table")
-    parser.add_argument("--out", type=Path, default=Path("results/unusual"))
+    parser.add_argument("--out", type=Path, help="(results/unusual, with --inner results/unusual-inner)")
     parser.add_argument("--splits", type=int, default=20, help="of each table, at most")
     parser.add_argument("--inner", action="store_true", help="leave the test rows alone")
     parser.add_argument("--ours", action="store_true", help="no other detectors")
@@ -194,7 +194,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.ours:
         for name in [name for name in DETECTORS if name != "ebreg"]:
             del DETECTORS[name]
-    store = CsvStore(options.out / "runs.csv", Run)
+    out = options.out or Path("results/unusual-inner" if options.inner else "results/unusual")
+    store = CsvStore(out / "runs.csv", Run)
     found = store.read()
     for table in read_tables(options.data).values():
         for split in sorted(table.splits)[: options.splits]:
@@ -203,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     store.add(measure(table, detector, split, options.inner))
     runs = list(store.read().values())
     text = report(runs, options.inner)
-    (options.out / "unusual.md").write_text(text, encoding="utf-8")
+    (out / "unusual.md").write_text(text, encoding="utf-8")
     print(text)
 
 

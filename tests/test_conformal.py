@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.conformal import report, sets
 from benchmarks.conformal.runs import Run
 from benchmarks.csv_store import CsvStore
-from ebreg import EnergyRegressor, MixtureDensityRegressor, load
+from ebreg import EnergyRegressor, MixtureDensityRegressor, load, metrics
 from ebreg.distributions import GaussianMixture, LogLinear, TruncatedMixture
 from ebreg.errors import ModelFileError, TrustWarning
 from ebreg.estimators.conformal import Conformal
@@ -518,12 +518,17 @@ def test_columns_of_the_targets_have_the_order_of_the_fit():
         lambda: model.log_prob(X, swapped),
         lambda: region.contains(swapped),
         lambda: clone(model).fit(X, table, validation=(X, swapped)),
+        lambda: model.score(X, swapped),
+        lambda: model.gradient_ascent(X, swapped),
+        lambda: metrics.nll(model.predict_distribution(X), swapped),
+        lambda: clone(KINDS["energy"]).set_params(warm_start=True).fit(X, table).fit(X, swapped),
     ):
         with pytest.raises(
             ValueError, match="y must have the columns a, b in this order, as in fit; got b, a"
         ):
             ask()
-    assert region.contains(table.to_numpy()).shape == (60,)
+    for other in (table.to_numpy(), pd.DataFrame(table.to_numpy())):  # without names
+        assert region.contains(other).shape == (60,)
 
 
 class TestLifetime:

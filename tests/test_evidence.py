@@ -49,3 +49,20 @@ def test_trained_models_are_measured(n_targets, monkeypatch, tmp_path):
     store.add(run)
     assert list(store.read()) == [("friedman1", n_targets, "quick")]
     assert "| friedman1 |" in report([run])
+
+
+def test_a_file_of_runs_that_was_cut_off_is_continued(tmp_path):
+    run = trained.Run("a", 1, "m", 8, *[0.5] * 9)
+    store = CsvStore(tmp_path / "runs.csv", trained.Run)
+    assert store.read() == {}
+    store.add(run)
+    whole = store.path.read_text(encoding="utf-8")
+    for text in (whole[:-30], whole[:-1], whole[:20], ""):
+        store.path.write_text(text, encoding="utf-8")
+        assert store.read() == {}
+        store.add(run)
+        assert store.path.read_text(encoding="utf-8") == whole
+    other = whole.replace("n_test", "n_rows")
+    store.path.write_text(other, encoding="utf-8")
+    with pytest.raises(ValueError, match="has other columns than this benchmark"):
+        store.read()

@@ -178,6 +178,8 @@ class TestWhatTheUserGives:
             np.array([2.5, 1.0, 2.5]),
             torch.tensor([7, 3, 7]),
             list(torch.tensor([7, 3, 7])),
+            pd.Series(list(torch.tensor([7, 3, 7])), dtype=object),
+            [np.array(7), np.array(3), np.array(7)],
             torch.tensor([7, 3, 7]).bfloat16(),
             pd.Series(["b", "a", "b"], index=[5, 6, 7], dtype="category"),
             pd.Series([2, 1, 2], dtype="Int64"),

@@ -14,7 +14,7 @@ FAMILIES = {
     "two modes": "two equal modes, one known to the proposal",
     "spike": "a narrow mode with half or a tenth of the mass, beside a wide one that is known",
     "floor": "two narrow modes on level ground with up to a tenth of the mass, one known",
-    "box": "a narrow mode beside a wide one, in a box of ±1,000",
+    "box": "a narrow mode beside a wide one, in a box of ±20 or ±1,000",
     "banana": "a thin curved ridge; the proposal has its mean and variances",
     "uniform": "level between two cliffs of 50 nats; the proposal is wide",
 }
@@ -35,10 +35,10 @@ def seen(folder: Path) -> str:
         groups.setdefault((_family(each.case), each.case.n_targets), []).append(each)
     order = list(FAMILIES)
     body = [
-        [FAMILIES[family], str(D), str(sum(each.now.n_seeds for each in own)), *_cells(own)]
+        [FAMILIES[family], str(D), f"{len(own)} x {own[0].now.n_seeds}", *_cells(own)]
         for (family, D), own in sorted(groups.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     ]
-    return markdown_table(["density", "targets", "seeds", *_TITLES], body)
+    return markdown_table(["density", "targets", "cases x seeds", *_TITLES], body)
 
 
 def too_narrow(folder: Path) -> str:

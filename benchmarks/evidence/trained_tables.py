@@ -22,6 +22,7 @@ def accuracy(runs: Sequence[Run]) -> str:
             [
                 method,
                 str(D),
+                str(len(own)),
                 f"{sum(run.n_test for run in own):,}",
                 f"{min(medians):.4f} to {max(medians):.4f}",
                 f"{max(run.worst_miss for run in own):.3f}",
@@ -30,8 +31,8 @@ def accuracy(runs: Sequence[Run]) -> str:
             ]
         )
     titles = [
-        "method", "targets", "rows", "median stated error, by table", "largest error without a flag",
-        "wrong without a flag, worst table", "unreliable, worst table",
+        "method", "targets", "tables", "rows", "median stated error, by table", "largest error, no flag",
+        "wrong, no flag, worst table", "unreliable, worst table",
     ]  # fmt: skip
     return markdown_table(titles, body)
 

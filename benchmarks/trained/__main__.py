@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trained", description=trained.__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with a folder for each table")
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="names of tables (all)")
-    parser.add_argument("--targets", nargs="+", type=int, default=list(MOST_TEST_ROWS), help="(1 2 3)")
+    parser.add_argument("--targets", nargs="+", type=int, choices=MOST_TEST_ROWS, help="(1 2 3)")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS), help="(all)")
     parser.add_argument("--out", type=Path, default=Path("results/trained"), help="(results/trained)")
     options = parser.parse_args(arguments)
@@ -34,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = store.read()
         with warnings.catch_warnings(action="ignore"):
             for name in chosen:
-                for key in ((name, D, method) for D in options.targets for method in options.methods):
+                for key in (
+                    (name, D, method) for D in options.targets or MOST_TEST_ROWS for method in options.methods
+                ):
                     if key not in found:
                         run = measure(tables[name], *key[1:])
                         store.add(run)

@@ -51,4 +51,4 @@ def _cells(result: dict[str, Any] | None) -> list[str]:
 
 
 def _note(case: Case) -> str:
-    return "" if case.must else " (narrower than the search sees)"
+    return "" if case.must else " (beyond what the search sees)"

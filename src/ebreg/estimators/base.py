@@ -85,7 +85,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             deadline = self._deadline(start)
             targets = inputs.targets(y)
             bounds = parse_bounds(self.bounds, targets.y.shape[1])
-            reader = self._reader(targets, bounds)
+            reader = self._reader(y, targets, bounds)
             read = partial(inputs.table if self.backbone is None else inputs.examples, reader)
             x = read(X, reset=reader is not self)
             inputs.check_same_length(x, targets.y)
@@ -148,6 +148,12 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
         """Log density of the targets in the user's units, shape (n,)."""
         return self.predict_distribution(X).log_prob(y)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R^2 of the means, as in scikit-learn."""
+        check_is_fitted(self, "model_")
+        inputs.check_target_names(y, self.target_names_)
+        return super().score(X, y, sample_weight)
+
     def gradient_ascent(
         self, X: Any, y_start: Any = None, n_steps: int = 20, step_size: float = 0.05
     ) -> np.ndarray:
@@ -168,6 +174,7 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             Shape (n,) or (n, D).
         """
         x = self._inputs_of(X)
+        inputs.check_target_names(y_start, self.target_names_)
         start = (
             None if y_start is None else ascent.start_of(self.model_, y_start, len(x), self._drop_target_axis)
         )
@@ -224,12 +231,13 @@ class DistributionRegressor(MultiOutputMixin, RegressorMixin, Conformalizing, Sa
             checks.flag("refit", self.refit)
         check_progress("verbose", self.verbose)
 
-    def _reader(self, targets: inputs.Targets, bounds: Bounds) -> Self:
+    def _reader(self, y: Any, targets: inputs.Targets, bounds: Bounds) -> Self:
         # scikit-learn stores the columns of X on the estimator that reads it. A new fit uses an unfitted copy
         # for that, because this one must not change before the end; a warm start needs the columns it has.
         if not self._continues:
             return type(self)(**self.get_params(deep=False))
         warm_start.check(self, targets.y.shape[1], bounds)
+        inputs.check_target_names(y, self.target_names_)
         return self
 
     @property

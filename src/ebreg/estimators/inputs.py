@@ -95,8 +95,11 @@ def targets(y: Any) -> Targets:
 
 def check_target_names(y: Any, names: list[str] | None) -> None:
     """Require several columns of a table y to be those of the fit, where both have names."""
-    given = _names(y)
+    given = _names(y) if hasattr(y, "columns") else None
     if names is None or given is None or len(names) < 2 or list(map(str, names)) == given:
+        return
+    # As for the columns of X, only text is a name.
+    if not all(isinstance(name, str) for name in y.columns) or names == [str(i) for i in range(len(names))]:
         return
     wanted, found = (", ".join(map(str, columns)) for columns in (names, given))
     raise ValueError(f"y must have the columns {wanted} in this order, as in fit; got {found}")

@@ -75,6 +75,10 @@ class Prediction:
     def __repr__(self) -> str:
         return f"Prediction({len(self)} rows, {self.n_targets} target{'s' * (self.n_targets > 1)})"
 
+    def check_target_names(self, y: Any) -> None:
+        """Require the columns of a table y, where there are several, to be those of the fit."""
+        check_target_names(y, self._names)
+
     @property
     def n_targets(self) -> int:
         """D."""

@@ -55,10 +55,12 @@ def _column(name: str, values: Any, n_rows: int) -> np.ndarray:
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if isinstance(values, Iterable) and not hasattr(values, "__array__") and not isinstance(values, str):
-        # numpy would turn 1 and None or text into one type, and tensors are equal only to themselves.
+        # numpy would turn 1 and None or text into one type.
         array = np.fromiter(map(_plain, values), dtype=object)
     else:
         array = np.asarray(values)
+        if array.dtype == object and array.ndim == 1:
+            array = np.fromiter(map(_plain, array), dtype=object)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n,), one value for each row; got {array.shape}")
     if len(array) != n_rows:
@@ -67,7 +69,8 @@ def _column(name: str, values: Any, n_rows: int) -> np.ndarray:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    # Tensors are equal only to themselves.
+    return value.item() if isinstance(value, Tensor | np.ndarray) and value.ndim == 0 else value
 
 
 def _check_missing(name: str, values: np.ndarray, advice: str) -> None:
@@ -86,5 +89,5 @@ def _is_missing(value: Any) -> bool:
     # NaN and NaT differ from themselves; pandas.NA does not say.
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         return True

@@ -36,6 +36,8 @@ def by_row(
         )
     with torch.no_grad():
         if in_chunks:
+            if hasattr(dist, "check_target_names"):
+                dist.check_target_names(y)
             n_rows = len(dist) if hasattr(dist, "__len__") else None
             table = _targets(y, n_rows, dist.n_targets)
         else:

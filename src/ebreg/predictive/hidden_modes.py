@@ -18,7 +18,8 @@ _N_LIKELIEST, _N_PLACES = 512, 8
 # A place is looked at where the density of the model may be so many times that of the draws, and a cell of
 # the grid may hold such a share of the mass.
 _RATIO, _LEAST_MASS = 8.0, 2e-3
-# With so many targets the cells are too wide for f at a point to say what is in them: every top is looked at.
+# With so many targets the cells are too wide for f at a point to say what is in them: any top is a reason to
+# look.
 _MANY_TARGETS = 4
 # Where the density of the model is so many times that of the draws, a region with 0.05 of the mass has about
 # two of 2,048 draws: their weights need not show it.
