@@ -1,6 +1,6 @@
 """Modes and highest-density regions of a batch of densities."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,6 +88,26 @@ class Region:
     log_prob: Callable[[Array], Array]
     intervals: tuple[Array, ...] | None = None
     cut: Array | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence["Region"], log_prob: Callable[[Array], Array]) -> "Region":
+        """One region, in numpy, of the rows of several that were asked for the same mass.
+
+        Args:
+            parts: At least one, in the order of their rows.
+            log_prob: The log density of all rows.
+        """
+        intervals = None
+        if parts[0].intervals is not None:
+            intervals = tuple(row.numpy(force=True) for part in parts for row in part.intervals or ())
+        cuts = [part.cut for part in parts if part.cut is not None]
+        return cls(
+            parts[0].mass,
+            torch.cat([part.log_threshold for part in parts]).numpy(force=True),
+            log_prob,
+            intervals,
+            torch.cat(cuts).numpy(force=True) if cuts else None,
+        )
 
     def contains(self, y: Array) -> Array:
         """Whether targets lie in the region: (..., B, D) -> (..., B).

@@ -233,7 +233,7 @@ class Prediction:
     def highest_density_region(self, mass: float = 0.9) -> Region:
         """The smallest region that holds ``mass``; for one target a union of intervals for every row."""
         mass = checks.fraction("mass", mass)
-        return self._region(mass, lambda p: p.highest_density_region(mass))
+        return Region.joined(self._ask(lambda p: p.highest_density_region(mass)), self.log_prob)
 
     def hpd_mass(self, y: Any) -> np.ndarray:
         """The mass of the highest-density region that targets just enter: shapes as in :meth:`log_prob`.
@@ -244,7 +244,7 @@ class Prediction:
 
     def region_of_score(self, score: float, mass: float) -> Region:
         """The targets with a score of at most ``score``, see :mod:`ebreg.predictive.nested_regions`."""
-        return self._region(mass, lambda p: region_of_score(p, score, mass))
+        return Region.joined(self._ask(lambda p: region_of_score(p, score, mass)), self.log_prob)
 
     def interval_of_scores(self, scores: Tensor, low: Tensor, high: Tensor) -> np.ndarray:
         """The same for intervals, within bounds, all (D,): (n, 2) or (n, 2, D).
@@ -253,17 +253,6 @@ class Prediction:
         """
         scores, low, high = (each.to(self._device, torch.float64) for each in (scores, low, high))
         return self._targets(self._each(lambda p: interval_of_scores(p, scores, low, high)))
-
-    def _region(self, mass: float, question: Callable[[Predictive], Region]) -> Region:
-        # Of the regions of all chunks.
-        regions = self._ask(question)
-        thresholds = [_numpy(region.log_threshold) for region in regions]
-        intervals = None
-        if regions[0].intervals is not None:
-            intervals = tuple(_numpy(row) for region in regions for row in region.intervals or ())
-        cuts = [_numpy(region.cut) for region in regions if region.cut is not None]
-        cut = np.concatenate(cuts) if cuts else None
-        return Region(mass, np.concatenate(thresholds), self.log_prob, intervals, cut)
 
     def expectation(self, fn: Callable[[np.ndarray], Any]) -> np.ndarray:
         """Expectation of a function of the targets.
