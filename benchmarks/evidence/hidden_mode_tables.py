@@ -57,7 +57,7 @@ def narrowest() -> str:
     return markdown_table(titles, [["standard deviation", *(f"{scale:g}" for scale in NARROWEST)]])
 
 
-_TITLES = ["fooled, version 0.1", "fooled, now", "flagged, now", "worst error without a flag, now"]
+_TITLES = ["fooled, before", "fooled, now", "flagged, now", "worst error without a flag, now"]
 
 
 def _cells(own: Sequence[_Measured]) -> list[str]:
